@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -126,7 +127,7 @@ def probe(
     if kubernetes is not None:
         deliver(kubernetes_manifest(), kubernetes)
         return
-    with only_one(fleet), signals_raised(hint="run the same command again to go on"):
+    with only_one(fleet), signals_raised(signal.SIGINT, hint="run the same command again to go on"):
         if engine is None:
             inventory = probe_files(fleet, sources or (), names_expanded(reach.nodes or ""))
         else:
@@ -251,7 +252,7 @@ def verify(
         raise UsageError("no way to the nodes", hint="give --slurm or --ssh SET")
     made, inventory = read_plan(fleet), read_inventory(fleet)
     choice = Choice(compile_only, quick, again, python or sys.executable)
-    with only_one(fleet), signals_raised(hint="run the same command again to go on"):
+    with only_one(fleet), signals_raised(signal.SIGINT, hint="run the same command again to go on"):
         report = verify_fleet(fleet, made, inventory, engine, choice)
     if html is not None:
         deliver(page(report), html)

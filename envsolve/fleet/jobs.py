@@ -14,6 +14,7 @@ from envsolve.errors import UsageError
 from envsolve.fleet.engines import Engine, Outcome, Work
 from envsolve.fleet.model import is_node
 from envsolve.system.files import read_regular
+from envsolve.system.limits import NODE_BYTES
 from envsolve.system.progress import advance, phase, say
 
 
@@ -88,7 +89,7 @@ def _result(directory: Path, node: str, fresh: float) -> bytes | None:
         if time.time() - status.st_mtime > fresh or status.st_uid != os.geteuid() or path.is_symlink():
             path.unlink()
             return None
-        return read_regular(path) or None
+        return read_regular(path, NODE_BYTES) or None
     except OSError:
         return None
 

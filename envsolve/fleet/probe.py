@@ -22,13 +22,13 @@ from envsolve.fleet.engines import Engine, Outcome, Work
 from envsolve.fleet.jobs import run_on
 from envsolve.fleet.model import Inventory, Labels, Profile, Reader, folded, read_saved
 from envsolve.system.files import dump, is_folder, read_regular, replace_file
+from envsolve.system.limits import NODE_BYTES
 
 SCRIPT = Path(__file__).with_name("probe_script.py")
 _INVENTORY, _MACHINES, _WORK = "nodes.json", "machines", ".probe"
 _NAME = re.compile(r"\w[\w.-]*")  # what a name may be that becomes the name of a file
 # An interrupted probe is finished, but not after the time in which somebody may have installed another driver.
 _FRESH_SECONDS = 3600.0
-_MOST_BYTES = 4 * 2**20
 _HINT = "run envsolve fleet probe first, with the same --fleet"
 
 
@@ -81,7 +81,7 @@ def probe_files(fleet: Path, sources: Iterable[Path], expected: Iterable[str] = 
         for file in files:
             name = file.stem if file.stem not in outcomes else file.name
             try:
-                outcomes[name] = Outcome(text=read_regular(file, _MOST_BYTES))
+                outcomes[name] = Outcome(text=read_regular(file, NODE_BYTES))
             except OSError as error:
                 outcomes[name] = Outcome(failure=error.strerror or str(error))
     inventory, _ = _written(fleet, outcomes, {}, {}, named_by_themselves=True)

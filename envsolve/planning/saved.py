@@ -10,6 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
+from envsolve.packages.urls import safe_join
 from envsolve.planning.lock import Assumptions, Building, unsafe
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
@@ -52,7 +53,8 @@ def faults(plan: Plan) -> Iterator[str]:
 def _of_package(package: PlannedPackage) -> Iterator[str]:
     for field, form in _FORMS.items():
         value = getattr(package, field)
-        if value is not None and not form.fullmatch(value):
+        odd = value is not None and field in ("url", "index") and safe_join("", value) is None
+        if odd or (value is not None and not form.fullmatch(value)):
             yield f"the {field} of a package is {value!r}"
     if package.filename is not None and not _is_file(package, package.filename):
         yield f"{package.filename} is no file of {package.name} {package.version}"

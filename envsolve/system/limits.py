@@ -35,6 +35,8 @@ REQUIREMENT_DEPTH = 30
 """Requirement files that name each other in a chain."""
 VARIABLE_LENGTH = 64 * 1024
 """Characters of a Dockerfile variable or word with its variables expanded."""
+NODE_BYTES = 4 * MIB
+"""The answer of one node of a fleet: its profile, or its report. The largest have a few hundred kilobytes."""
 LOG_BYTES = 20 * MIB
 """A log: half of it from the start, half from the end. The lines between are counted."""
 LOG_READ = 4096 * MIB

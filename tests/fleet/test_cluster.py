@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,7 +136,7 @@ def test_ctrl_c_cancels_the_jobs() -> None:
 
 
 def test_nodes_are_reached_over_ssh(tmp_path: Path) -> None:
-    if not os.access("/usr/sbin/sshd", os.X_OK):
+    if shutil.which("sshd", path="/usr/sbin:/sbin") is None:
         pytest.skip("no sshd here")
     (tmp_path / "ssh").mkdir()
     with cluster.ssh_nodes(tmp_path / "ssh", ["127.0.0.2", "127.0.0.3", "127.0.0.4"]) as options:

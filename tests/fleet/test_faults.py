@@ -1,4 +1,4 @@
-"""Forty-two kinds of nodes, most of them broken: each is named, none is lost, and none holds up the rest."""
+"""Forty-five kinds of nodes, most of them broken: each is named, none is lost, and none holds up the rest."""
 
 from __future__ import annotations
 
@@ -68,6 +68,9 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "binary": ("head -c 3000 /dev/urandom", "", "not a profile"),
     "huge": ("head -c 300000 /dev/zero | tr '\\0' x", "", "not a profile"),
     "long": ("cat {}", gpu(name="x" * 5000), "characters"),
+    "endless": ("exec cat /dev/zero", "", "more than 4 MiB"),
+    "lines": ("exec yes", "", "more than 4 MiB"),
+    "shouts": ("head -c 99000000 /dev/zero >&2; cat {}", PLAIN, H100),
     "full": ("echo 'write error: No space left on device' >&2; exit 1", "", "No space left"),
     "readonly": ("echo 'Read-only file system' >&2; exit 1", "", "Read-only"),
     "olddriver": ("cat {}", changed(driver={"version": "535.54.03", "cuda": None}), "h100-535.54.03"),

@@ -141,7 +141,7 @@ def test_a_damaged_file_leaves_the_version_to_the_index(torch_world: World, whee
     torch_world.default.wheel("demo", "2.0")
     put(wheels, "demo", "1.0", "py3-none-any")
     _fill(wheels / "demo-2.0-py3-none-any.whl", "x")
-    assert package(planned(torch_world, wheels, "demo"), "demo").url.startswith(torch_world.default.url[:20])
+    assert package(planned(torch_world, wheels, "demo"), "demo").index
     torch = next(one for one in planned(torch_world, wheels, "torch").packages if one.name == "torch")
     _fill(wheels / str(torch.filename), "x")
     plan = planned(torch_world, wheels, "torch")

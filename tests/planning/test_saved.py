@@ -43,6 +43,8 @@ def saved(package: dict[str, Any] | None = None, **fields: Any) -> str:
         {"url": "https://example.org/x.whl\nRUN true"},
         {"index": "https://example.org/ --extra-index-url https://evil.example"},
         {"index": "--extra-index-url"},
+        {"index": "https://[]/simple"},
+        {"url": "https://[x]/demo-1.0-py3-none-any.whl"},
         {"hashes": {"sha256": f"{SHA}\nRUN true"}},
         {"kind": "sdist"},
         {"kind": "conda", "filename": "demo-1.0-h0.conda"},

@@ -15,6 +15,9 @@ from typing import Protocol
 import msgspec
 
 from envsolve.fleet.model import Labels
+from envsolve.system.limits import MIB, NODE_BYTES
+
+TOO_MUCH = f"it printed more than {NODE_BYTES // MIB} MiB"
 
 
 class Known(msgspec.Struct, frozen=True):

@@ -8,13 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from envsolve.errors import UsageError
-from envsolve.fleet.engines import Known, Options, Outcome, Watcher, Work, leashed
+from envsolve.fleet.engines import TOO_MUCH, Known, Options, Outcome, Watcher, Work, leashed
+from envsolve.system.limits import NODE_BYTES
+from envsolve.system.processes import raise_arrived
 
 _CONNECT_SECONDS = 10
 _SSH_FAILED = 255  # ssh(1), EXIT STATUS
 _NOT_FOUND = 127  # the shell's
 # Of timeout(1): the time limit was reached, and it had to kill. What was printed by then is not whole.
 _LATE, _KILLED = 124, 137
+_POLL_SECONDS = 0.5
+_TAIL_BYTES = 64 * 1024
 
 
 class ClusterShell:
@@ -46,11 +50,11 @@ class ClusterShell:
         if self._options.ssh_options:
             task.set_info("ssh_options", self._options.ssh_options)
         task.set_default("stderr", True)
-        kind = self._worker()
         groups: dict[str, list[str]] = {}
         for node, command in work.commands.items():
             groups.setdefault(command, []).append(node)
         events = _Events(work.commands, self._options.time_limit, watcher)
+        kind = events.reading(self._worker())
         for command, names in groups.items():
             nodes = self._sets.NodeSet.fromlist(names)
             text = leashed(command, len(work.stdin), int(self._options.time_limit) + 1)
@@ -62,6 +66,7 @@ class ClusterShell:
             worker = kind(nodes, handler=events.handler(), timeout=self._options.time_limit, command=text, stderr=True)
             task.schedule(worker)
             worker.write(work.stdin)  # and no end of file, see `leashed`
+        task.timer(_POLL_SECONDS, events.clock(), interval=_POLL_SECONDS, autoclose=True)
         try:
             task.resume()
         finally:
@@ -86,6 +91,8 @@ class _Events:
         self._left = dict.fromkeys(nodes)
         self._limit = limit
         self._watcher = watcher
+        self._printed: dict[tuple[str, str], bytearray] = {}
+        self._endless: set[str] = set()
 
     def handler(self) -> Any:
         """Return an event handler of ClusterShell."""
@@ -95,7 +102,8 @@ class _Events:
             self._watcher.started(str(node))
 
         def hung_up(_: Any, worker: Any, node: str, code: int) -> None:
-            self.end(str(node), _outcome(code, worker.node_buffer(node), worker.node_error(node)))
+            out, err = (self._printed.pop((str(node), stream), b"") for stream in ("stdout", "stderr"))
+            self.end(str(node), _outcome(code, bytes(out), bytes(err)))
 
         def closed(_: Any, worker: Any, timed_out: bool) -> None:
             for node in list(worker.iter_keys_timeout()) if timed_out else ():
@@ -104,11 +112,45 @@ class _Events:
         # Not a class statement: its base has no types.
         return type("Handler", (EventHandler,), {"ev_pickup": picked_up, "ev_hup": hung_up, "ev_close": closed})()
 
+    def clock(self) -> Any:
+        """Return a handler of a timer that ends the work if Ctrl-C came while a connection was started.
+
+        Python swallows what a signal raises between fork and exec, where the start of many nodes spends its time.
+        """
+        from ClusterShell.Event import EventHandler
+
+        return type("Clock", (EventHandler,), {"ev_timer": lambda *_: raise_arrived()})()
+
+    def reading(self, kind: Any) -> Any:
+        """A worker like a kind of ClusterShell's that keeps no more of what a node prints than a limit.
+
+        ClusterShell's own keep all of it, and one that prints a line without end takes the square of its length.
+        """
+
+        def read(client: Any, stream: str) -> None:
+            data = client._read(stream)
+            if not self._keep(str(client.key), stream, data):
+                client._set_write_eof("stdin")  # see `leashed`
+                client.popen.kill()
+
+        return type("Worker", (kind,), {"SHELL_CLASS": type("Client", (kind.SHELL_CLASS,), {"_handle_read": read})})
+
+    def _keep(self, node: str, stream: str, data: bytes) -> bool:
+        """Keep what a node printed, of stderr its end; whether it may go on."""
+        printed = self._printed.setdefault((node, stream), bytearray())
+        printed += data
+        if stream == "stderr":
+            del printed[:-_TAIL_BYTES]
+        elif len(printed) > NODE_BYTES:
+            printed.clear()
+            self._endless.add(node)
+        return node not in self._endless
+
     def end(self, node: str, outcome: Outcome) -> None:
         """Report a node once."""
         if node in self._left:
             del self._left[node]
-            self._watcher.ended(node, outcome)
+            self._watcher.ended(node, outcome if node not in self._endless else Outcome(failure=TOO_MUCH))
 
     def rest(self) -> None:
         """Report the nodes of which no event came."""
@@ -116,9 +158,8 @@ class _Events:
             self.end(node, Outcome(failure="ClusterShell reported nothing for it"))
 
 
-def _outcome(code: int | None, out: bytes | None, err: bytes | None) -> Outcome:
-    text = bytes(out or b"")
-    lines = bytes(err or b"").decode(errors="replace").strip().splitlines() or [""]
+def _outcome(code: int | None, text: bytes, err: bytes) -> Outcome:
+    lines = err.decode(errors="replace").strip().splitlines() or [""]
     if code == _SSH_FAILED:
         return Outcome(failure=f"ssh failed: {lines[-1] or 'no message'}")
     if code in (_LATE, _KILLED):

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from envsolve.errors import EnvsolveError, UsageError
-from envsolve.fleet.engines import Known, Options, Outcome, Watcher, Work, leashed
+from envsolve.fleet.engines import TOO_MUCH, Known, Options, Outcome, Watcher, Work, leashed
+from envsolve.system.limits import NODE_BYTES
 
 _POLL_SECONDS = 0.5
 _LATE, _KILLED = 124, 137  # of timeout(1)
+_TAIL_BYTES = 64 * 1024
 
 
 class Ray:
@@ -52,7 +54,7 @@ class Ray:
         """Start a task on each node, and wait for the results."""
 
         # A function inside of a function is sent by value: the nodes have no envsolve.
-        def on_node(text: str, stdin: bytes, name: str) -> tuple[int, bytes, bytes]:
+        def on_node(text: str, stdin: bytes, name: str, most: int, tail: int) -> tuple[int, bytes, bytes]:
             import os
             import subprocess
             import tempfile
@@ -66,10 +68,15 @@ class Ray:
                 )
                 assert done.stdin and done.stdout
                 done.stdin.write(stdin)  # and left open, see `leashed`
-                out = done.stdout.read()
+                out = b""
+                while len(out) <= most and (part := done.stdout.read(1 << 16)):
+                    out += part
+                if len(out) > most:
+                    done.stdin.close()  # which ends it, see `leashed`
+                    done.stdout.close()
                 code = done.wait()
-                err.seek(0)
-                return code, out, err.read()
+                err.seek(max(0, err.seek(0, os.SEEK_END) - tail))
+                return code, out, err.read(tail)
 
         limit = int(self._options.time_limit) + 1
         task = self._ray.remote(on_node)
@@ -78,7 +85,9 @@ class Ray:
             for node, command in work.commands.items():
                 place = self._strategies.NodeAffinitySchedulingStrategy(self._ids[node], soft=False)
                 options = task.options(num_cpus=0, max_retries=0, scheduling_strategy=place)
-                left[options.remote(leashed(command, len(work.stdin), limit), work.stdin, node)] = node
+                left[
+                    options.remote(leashed(command, len(work.stdin), limit), work.stdin, node, NODE_BYTES, _TAIL_BYTES)
+                ] = node
                 watcher.started(node)
             deadline = time.monotonic() + self._options.wait
             while left and time.monotonic() < deadline:
@@ -98,6 +107,8 @@ class Ray:
             code, out, err = self._ray.get(one)
         except Exception as error:  # the node died, or its task could not be placed
             return Outcome(failure=f"Ray: {(str(error).strip().splitlines() or [type(error).__name__])[-1].strip()}")
+        if len(out) > NODE_BYTES:
+            return Outcome(failure=TOO_MUCH)
         if code in (_LATE, _KILLED):
             return Outcome(failure="it took longer than the time limit" if code == _LATE else "it was killed")
         if out.strip() and code == 0:

@@ -18,6 +18,7 @@ from envsolve.errors import EnvsolveError, UsageError
 from envsolve.fleet.engines import Known, Options, Outcome, Watcher, Work
 from envsolve.fleet.model import Labels, names_expanded
 from envsolve.system.files import read_regular
+from envsolve.system.limits import NODE_BYTES
 from envsolve.system.processes import Ended, capture
 
 _POLL_SECONDS = 1.0
@@ -171,7 +172,7 @@ def _results(directory: Path, nodes: set[str]) -> Iterator[tuple[str, Outcome]]:
 
 def _read(path: Path) -> Outcome:
     try:
-        return Outcome(text=read_regular(path))
+        return Outcome(text=read_regular(path, NODE_BYTES))
     except OSError as error:
         return Outcome(failure=f"{path}: {error.strerror or error}")
 

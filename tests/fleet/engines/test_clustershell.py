@@ -52,11 +52,12 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_runs_on_after_the_command_has_ended(tmp_path: Path, number: signal.Signals) -> None:
-    running = start(command(tmp_path, f"cat > /dev/null; (sleep 600; : {tmp_path}) & wait", "gpu[1-3]"))
+    # Of many nodes most of the time goes to forks, in which Python swallows what a signal raises.
+    running = start(command(tmp_path, f"cat > /dev/null; (sleep 600; : {tmp_path}) & wait", "gpu[1-40]"))
     wait_for(lambda: processes(f"{tmp_path}/python -") >= 3)
     running.send_signal(number)
     assert running.wait(timeout=30) in (130, 143, -9)
-    wait_for(lambda: processes(str(tmp_path)) == 0, 10)
+    wait_for(lambda: processes(str(tmp_path)) == 0, 30)
 
 
 def test_a_command_that_ignores_the_end_is_killed(tmp_path: Path) -> None:

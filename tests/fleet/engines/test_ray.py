@@ -40,8 +40,8 @@ class FakeRay(types.ModuleType):
         ]
 
     def remote(self, function: Callable[..., Any]) -> Any:
-        def run(text: str, stdin: bytes, node: str) -> str:
-            self.results[node] = function(text, stdin, node)
+        def run(text: str, stdin: bytes, node: str, most: int, tail: int) -> str:
+            self.results[node] = function(text, stdin, node, most, tail)
             return node
 
         return types.SimpleNamespace(options=lambda **_: types.SimpleNamespace(remote=run))
