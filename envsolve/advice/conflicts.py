@@ -73,7 +73,7 @@ def _pairings(family: Family, limits: Limits, core: Sequence[Limit]) -> Iterator
     """For each package of a conflict with companions: the newest requested version, its variants and its torch."""
     names = [limit.name for limit in core if limit.kind == "asked"]
     for name in names if any(name != "torch" for name in names) else ():
-        builds = [o.build for o in family.judged(name) if o.matches(limits.asked[name]) and _for_these(o, family)]
+        builds = [o.build for o in family.judged(name) if o.matches(limits.asked[name]) and for_these(o, family)]
         if not builds:
             continue
         newest = [build for build in builds if build.version == builds[0].version]
@@ -110,7 +110,7 @@ def failing(
         kinds: The kinds of limits that are at fault: failures of other kinds are ignored.
     """
     matching = [option for option in family.judged(package) if option.matches(specifier)]
-    named = [option for option in matching if _for_these(option, family)]
+    named = [option for option in matching if for_these(option, family)]
     if matching and not named:
         yield _published_elsewhere(package, matching[0], family)
     if not named:
@@ -152,7 +152,7 @@ def _told(options: Sequence[Option], family: Family, kinds: Collection[str]) -> 
     yield from list(told.values())[:_EXAMPLES]
 
 
-def _for_these(option: Option, family: Family) -> bool:
+def for_these(option: Option, family: Family) -> bool:
     """Whether an option was published for the machines' operating systems and architectures at all."""
     pairs = zip(option.builds, family.machines, strict=True)
     return all(same_system(build.platform, machine.platform or Platform()) for build, machine in pairs)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from envsolve.facts.builds import SourceProject
 from envsolve.facts.catalogue import Catalogue, pythons
@@ -22,6 +25,9 @@ from envsolve.solve.outcome import Conflict, ConflictFact, Fix
 from envsolve.solve.resolver import Solve, UnsolvableError
 from envsolve.toolchain.model import Compiled
 from envsolve.values import ComputeCapability
+
+if TYPE_CHECKING:
+    from envsolve.advice.relaxations import Trials
 
 
 def unserved_system(machines: Sequence[Machine]) -> Conflict | None:
@@ -103,8 +109,26 @@ def unsolvable(
     # What the family alone would allow may contradict the other requirements.
     unproved = [fix for fix in conflict.remedies if not fix.relaxes]
     at = next((place for place, fix in enumerate(conflict.remedies) if fix.relaxes), 0)
-    fixes = (*compiled_instead(family, limits, selector), *unproved[:at], *relaxed, *unproved[at:])
+    instead = (*_stood_in(needs, family, trials), *compiled_instead(family, limits, selector))
+    fixes = (*instead, *unproved[:at], *relaxed, *unproved[at:])
     return Conflict((*through, *conflict.facts), fixes or tuple(replace(fix, unlocks="") for fix in conflict.remedies))
+
+
+def _stood_in(needs: Sequence[Need], family: Family, trials: Trials) -> Iterator[Fix]:
+    """Packages to ask for in place of requested ones that are not published for the machines."""
+    from envsolve.advice.conflicts import for_these
+
+    for need in needs:
+        name = canonicalize_name(need.requirement.name)
+        if not family.owns(name) or any(for_these(option, family) for option in family.judged(name)):
+            continue
+        for one in family.catalogue.shared_files:
+            if one.stands_in and one.owner == name:
+                other = replace(need, requirement=Requirement(one.package), hashes=())
+                solution = trials.anew([other if each is need else each for each in needs])
+                if solution is not None:
+                    label = solution.chosen[one.package].candidate.label
+                    yield Fix(f"ask for {one.package} instead of {name}", unlocks=label)
 
 
 def _needing_torch(failure: UnsolvableError) -> Iterator[ConflictFact]:

@@ -102,7 +102,7 @@ def relaxations(
         family: The torch family on the machines.
         trials: Solves.
     """
-    told: list[frozenset[str]] = []
+    told: dict[frozenset[str], Fix] = {}
     for names in first:
         given = frozenset(names)
         for _ in range(_MOST_ROUNDS):
@@ -111,15 +111,16 @@ def relaxations(
             changed = _relaxed(needs, given)
             solution = trials.anew(changed) if changed else None
             if solution is not None:
-                yield _fix(needs, given, solution)
-                told.append(given)
+                told[given] = _fix(needs, given, solution)
                 break
             more = _going_with(needs, given, family) or _in_the_way(trials)
             if more <= given:
                 break
             given |= more
         if len(told) == _MOST_FIXES:
-            return
+            break
+    # The fewest requirements are the cheapest to give up; what is found first may have needed others to go with it.
+    yield from (told[given] for given in sorted(told, key=len))
 
 
 def without_one(needs: Sequence[Need], core: Sequence[Need], trials: Trials) -> Iterator[Fix]:

@@ -111,12 +111,14 @@ class SharedFiles(msgspec.Struct, frozen=True):
 
 
 class CompiledAgainst(msgspec.Struct, frozen=True):
-    """Versions of a package whose binaries call another one by an ABI that its newer versions do not have.
+    """Versions of a package that work only with certain versions of another, whatever their metadata says.
+
+    Their binaries call it by an ABI, or it calls them by an interface, that its other versions do not have.
 
     Attributes:
         package: Normalised name; ``versions`` is a specifier on its versions.
-        module: The package that is called.
-        module_versions: A specifier on the versions of ``module`` that have the ABI, ``<2``.
+        module: The other package.
+        module_versions: A specifier on the versions of ``module`` that go with it, ``<2``.
         published_before: Of all packages (``*``), only files from before this day, when ``module`` first had a new ABI.
     """
 

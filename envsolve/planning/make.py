@@ -54,7 +54,6 @@ from envsolve.planning.rounds import (
 from envsolve.planning.warnings import (
     about_compat,
     about_extras,
-    about_gpu_parts,
     about_indexes,
     about_machines,
     about_overrides,
@@ -72,6 +71,7 @@ from envsolve.rules.nvidia.code import TRITON
 from envsolve.rules.platform import Environment, admits_python, environments_of, python_tag
 from envsolve.rules.verdict import Level
 from envsolve.solve.candidate_selector import CandidateSelector, Ready, still_there
+from envsolve.solve.claims import about_gpu_parts, about_stand_in_triton
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import BuildGoneError, DirectReferences, FamilyFiles
 from envsolve.solve.limits import Limits, about_binding, about_companions, by_kind, without_variant
@@ -382,6 +382,7 @@ def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], py
     yield from about_runtime(solution, family)
     requested = {canonicalize_name(need.requirement.name) for need in found.needs}
     yield from about_gpu_parts(pinned.packages, requested, machines, family)
+    yield from about_stand_in_triton(pinned.packages, family)
     yield from about_unjudged(solution, family, {one.name for one in compiled})
     yield from about_indexes(pinned.unreached, frame.catalogue_date)
     if found.assembler:

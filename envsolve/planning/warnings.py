@@ -10,8 +10,7 @@ from packaging.utils import canonicalize_name
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import ANY, Build
-from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.evidence import Evidence, GpuPart
+from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import toolkit_of
 from envsolve.machine.model import Machine, Platform
 from envsolve.packages.client import IndexClient
@@ -21,7 +20,7 @@ from envsolve.planning.rounds import assemblers
 from envsolve.rules.judge import VENDORS
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import arch_asked, triton_pin
-from envsolve.rules.nvidia.driver import compat_serves, driver_runs, lifted, overstated_cuda
+from envsolve.rules.nvidia.driver import compat_serves, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_of
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.claims import about_age, about_borrowed, runtime_libraries
@@ -35,7 +34,6 @@ from envsolve.values import CudaVersion, DriverVersion
 _WITHOUT_TRITON = "torch itself runs; torch.compile and Triton kernels do not"
 _WITHOUT_MATRIX = "torch itself runs; torch.compile and Triton kernels fail where they multiply matrices (tl.dot)"
 _TRITON_RULES = ("triton", "triton-gpu", "triton-matrix", "triton-driver")
-_NO_PART = "no build with it runs on these machines"
 _TRITON_REMEDY = "for hand-written Triton kernels point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
 
 
@@ -298,60 +296,6 @@ def _about_kernels(solution: Solution, torch: Build) -> Iterator[PlanWarning]:
         else:
             continue
         yield PlanWarning("kernels-not-loaded", f"{text}; the rest of it works", None)
-
-
-def about_gpu_parts(
-    packages: Sequence[PlannedPackage], requested: Collection[str], machines: Sequence[Machine], family: Family
-) -> Iterator[PlanWarning]:
-    """Packages that run on the CPU although the machines have GPUs, because nothing brings what they need for these.
-
-    Args:
-        packages: Those of the plan.
-        requested: Normalised names of what was asked for.
-        machines: As they are judged: without GPUs if a CPU variant was requested.
-        family: The facts.
-    """
-    if not any(machine.gpus for machine in machines):
-        return
-    systems = {machine.platform.os for machine in machines if machine.platform}
-    names = {package.name for package in packages}
-    for package in packages:
-        parts = [part for part in _parts(package, requested, family.catalogue) if _is_for(part, systems)]
-        if not parts or any(name in names for part in parts for name in part.provided_by):
-            continue
-        served = [part for part in parts if part.cuda is None or _all_run(part.cuda, machines, family.facts)]
-        text = f"{package.name} {package.version} does not use the GPU: the plan lacks {(served or parts)[0].lacks}"
-        yield PlanWarning("gpu-unused", text, _ask_for(served[0]) if served else _NO_PART)
-
-
-def _parts(package: PlannedPackage, requested: Collection[str], catalogue: Catalogue) -> list[GpuPart]:
-    named = [part for part in catalogue.gpu_parts if part.package == package.name]
-    if package.name not in requested:
-        named = [part for part in named if not part.requested]
-    if package.kind != "sdist":
-        named = [part for part in named if not part.source_build]
-    return [part for part in named if SpecifierSet(part.versions, prereleases=True).contains(package.version)]
-
-
-def _is_for(part: GpuPart, systems: Collection[str | None]) -> bool:
-    return part.system is None or all(system == part.system for system in systems)
-
-
-def _ask_for(part: GpuPart) -> str | None:
-    return "; ".join(filter(None, (f"ask for {part.ask}" if part.ask else None, part.note))) or None
-
-
-def _all_run(cuda: str, machines: Sequence[Machine], facts: Facts) -> bool:
-    """Whether no machine's driver or GPU excludes libraries of a toolkit."""
-    for machine in machines:
-        system = machine.platform.os if machine.platform else None
-        driver = lifted(machine, facts.forward)
-        if driver_runs(cuda, driver, system, facts.toolkits, facts.floors).reason.ok is False:
-            return False
-        cards = [gpu.cc for gpu in machine.gpus or () if gpu.cc]
-        if any(facts.libraries_serve(cuda, cc).ok is False for cc in cards):
-            return False
-    return True
 
 
 def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[PlanWarning]:

@@ -1,4 +1,7 @@
-"""The claims of a candidate: things of which an environment has only one, so that their holders exclude each other."""
+"""The claims of a candidate, and warnings about what packages lack beside each other.
+
+A claim is to something of which an environment has only one, so that its holders exclude each other.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,21 @@ from resolvelib.structs import build_iter_view
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import Build
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.evidence import GpuPart
 from envsolve.facts.evidence import made_for as wheel_says
 from envsolve.facts.files import WHEEL_NAMES
-from envsolve.rules.nvidia.code import cuda_suffix
+from envsolve.machine.model import Machine
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import TRITON, cuda_suffix
+from envsolve.rules.nvidia.driver import driver_runs, lifted
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.family import Family
 from envsolve.solve.needs import CUDA_MAJOR, AnyCandidate, AnyNeed, Candidate, ClaimNeed, PackageNeed, VariantNeed
-from envsolve.solve.outcome import PlanWarning
+from envsolve.solve.outcome import PlannedPackage, PlanWarning
+from envsolve.values import ComputeCapability
+
+_NO_PART = "no build with it runs on these machines"
 
 if TYPE_CHECKING:
     from envsolve.solve.provider import Provider
@@ -49,10 +60,10 @@ def claims_of(candidate: Candidate, family: Family) -> Iterator[ClaimNeed]:
     for one in (one for one in against if one.package == name):
         limit = f"{one.module}{one.module_versions}"
         if SpecifierSet(one.versions).contains(version, prereleases=True):
-            yield ClaimNeed("those compiled against it", limit, f"was compiled against {limit}")
+            yield ClaimNeed("what is made for it", limit, f"is made for {limit}")
     for older in dict.fromkeys(one.module_versions for one in against if one.module == name):
         if not SpecifierSet(older).contains(version, prereleases=True):
-            yield ClaimNeed("newer ones", f"{name}{older}", f"is not {name}{older}")
+            yield ClaimNeed("others", f"{name}{older}", f"is not {name}{older}")
 
 
 def made_for(name: str, url: str, family: Family) -> Iterator[AnyNeed]:
@@ -233,8 +244,7 @@ def about_borrowed(chosen: Mapping[str, Chosen], family: Family) -> Iterator[Pla
 
 def _is_told(build: Build, family: Family) -> bool:
     """Whether the warning `gpu-unused` says what a build lacks."""
-    parts = (part for part in family.catalogue.gpu_parts if part.package == build.package)
-    return any(SpecifierSet(part.versions).contains(build.version, prereleases=True) for part in parts)
+    return any(_gpu_parts(build.package, build.version, family.catalogue))
 
 
 def _bringing(build: Build) -> list[str]:
@@ -246,3 +256,73 @@ def _bringing(build: Build) -> list[str]:
 def _on_machines(major: int, family: Family) -> bool:
     """Whether every machine is known to have a toolkit of a CUDA major."""
     return all(any((t.version or "").startswith(f"{major}.") for t in m.toolkits or ()) for m in family.machines)
+
+
+def about_gpu_parts(
+    packages: Sequence[PlannedPackage], requested: Collection[str], machines: Sequence[Machine], family: Family
+) -> Iterator[PlanWarning]:
+    """Packages that run on the CPU although the machines have GPUs, because nothing brings what they need for these.
+
+    Args:
+        packages: Those of the plan.
+        requested: Normalised names of what was asked for.
+        machines: As they are judged: without GPUs if a CPU variant was requested.
+        family: The facts.
+    """
+    if not any(machine.gpus for machine in machines):
+        return
+    systems = {machine.platform.os for machine in machines if machine.platform}
+    names = {package.name for package in packages}
+    for package in packages:
+        parts = [part for part in _parts(package, requested, family.catalogue) if _is_for(part, systems)]
+        if not parts or any(name in names for part in parts for name in part.provided_by):
+            continue
+        served = [part for part in parts if part.cuda is None or _all_run(part.cuda, machines, family.facts)]
+        text = f"{package.name} {package.version} does not use the GPU: the plan lacks {(served or parts)[0].lacks}"
+        yield PlanWarning("gpu-unused", text, _ask_for(served[0]) if served else _NO_PART)
+
+
+def _parts(package: PlannedPackage, requested: Collection[str], catalogue: Catalogue) -> list[GpuPart]:
+    named = [*_gpu_parts(package.name, package.version, catalogue)]
+    if package.name not in requested:
+        named = [part for part in named if not part.requested]
+    if package.kind != "sdist":
+        named = [part for part in named if not part.source_build]
+    return named
+
+
+def _gpu_parts(package: str, version: str, catalogue: Catalogue) -> Iterator[GpuPart]:
+    named = (part for part in catalogue.gpu_parts if part.package == package)
+    return (part for part in named if SpecifierSet(part.versions, prereleases=True).contains(version))
+
+
+def _is_for(part: GpuPart, systems: Collection[str | None]) -> bool:
+    return part.system is None or all(system == part.system for system in systems)
+
+
+def _ask_for(part: GpuPart) -> str | None:
+    return "; ".join(filter(None, (f"ask for {part.ask}" if part.ask else None, part.note))) or None
+
+
+def _all_run(cuda: str, machines: Sequence[Machine], facts: Facts) -> bool:
+    """Whether no machine's driver or GPU excludes libraries of a toolkit."""
+    for machine in machines:
+        system = machine.platform.os if machine.platform else None
+        driver = lifted(machine, facts.forward)
+        if driver_runs(cuda, driver, system, facts.toolkits, facts.floors).reason.ok is False:
+            return False
+        cards = [gpu.cc for gpu in machine.gpus or () if gpu.cc]
+        if any(facts.libraries_serve(cuda, cc).ok is False for cc in cards):
+            return False
+    return True
+
+
+def about_stand_in_triton(packages: Sequence[PlannedPackage], family: Family) -> Iterator[PlanWarning]:
+    """GPUs that are too old for a package that replaces Triton; of its own ptxas nothing is known."""
+    stand_ins = {one.package for one in family.catalogue.shared_files if one.stands_in and one.owner == TRITON}
+    oldest = min((gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc), default=None)
+    for package in packages:
+        release = family.facts.tritons.get(Version(package.version).base_version)
+        if package.name in stand_ins and release and oldest and oldest < ComputeCapability.parse(release.min_cc):
+            text = f"{package.name} {package.version} supports cc {release.min_cc} and newer, not {oldest}"
+            yield PlanWarning("triton-limited", f"{text}; torch itself runs; torch.compile and Triton kernels do not")

@@ -110,7 +110,7 @@ def test_a_build_in_words() -> None:
     header, row = (re.split("  +", line) for line in table.splitlines())
     assert dict(zip(header, row, strict=True)) == {
         "build": "torch 2.9.1+cu128",
-        "flavour": "cu128",
+        "variant": "cu128",
         "index": "pytorch",
         "platform": "manylinux_2_28_x86_64",
         "Pythons": "3.10-3.12 cp313t",

@@ -57,7 +57,12 @@ def frameworks(world: World) -> World:
     )
     for name, version in (("flax", "1.0"), ("rembg", "2.0")):
         world.default.wheel(name, version, requires=["jax" if name == "flax" else "onnxruntime"])
-    for name, version in (("onnxruntime", "1.30"), ("tensorflow", "2.21"), ("ctranslate2", "4.8.5")):
+    for name, version in (
+        ("onnxruntime", "1.30"),
+        ("tensorflow", "2.21"),
+        ("ctranslate2", "4.8.5"),
+        ("transformer-engine", "2.9.0"),
+    ):
         world.default.wheel(name, version)
     return world
 
@@ -77,6 +82,7 @@ WINDOWS = "RTX 3060, driver 580.95, python 3.12, windows-x86_64"
         ("jax", WINDOWS, "use WSL 2"),
         ("tensorflow", NEW_LINUX, "ask for tensorflow[and-cuda]"),
         ("tensorflow", WINDOWS, "use WSL 2, or a release before 2.11"),
+        ("transformer-engine", NEW_LINUX, "ask for transformer-engine[pytorch] or transformer-engine[jax]"),
         ("ctranslate2", OLD_LINUX, "ask for nvidia-cublas-cu12; put its lib directory on LD_LIBRARY_PATH"),
         ("onnxruntime", NEW_LINUX, "ask for onnxruntime-gpu; leave out onnxruntime, whose files it has"),
     ],
