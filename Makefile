@@ -5,6 +5,8 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+# Without byte code, every process of a test run compiles the tests and the package again: 10 s for each of them.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 # Runs a silent command and prints a dot a second, so that a slow download does not look like a hang.
@@ -32,11 +34,11 @@ demo: $(INSTALLED)
 	@echo "a plan of torch and torchvision, for this machine or a sample one: seconds; it installs nothing" >&2
 	@$(BIN)/python examples/demo.py
 
-# One process a core: most of the time goes to starting Pythons.
+# One process a core, each with modules that follow one another, so that what a module makes for its tests is made once.
 test: $(READY) lint
 	@echo "the tests without network and GPU: about three minutes on two quiet cores; small packages of their own" \
 		"are installed into temporary directories" >&2
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -51,7 +53,7 @@ gpu: $(READY)
 
 # Real installers again, at more moments; of each, `test` tries one.
 slow: $(READY)
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 # Twelve times the generated examples.
 thorough: $(READY)

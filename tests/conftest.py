@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from itertools import count
@@ -16,6 +17,8 @@ from envsolve.cli.output import SETTINGS, Settings
 _PREFIXES = ("PIP_", "UV_", "XDG_", "ENVSOLVE_", "PYTHON")
 _NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NETRC", "APPDATA")
 _NUMBERS = count()
+# Without the shims of version managers, which start a shell for each Python that is looked for.
+_PATH = os.pathsep.join(place for place in os.environ["PATH"].split(os.pathsep) if Path(place).name != "shims")
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 # Modules of tests read the catalogue when they are imported: the bundled one, whatever the caller has laid over it.
@@ -36,6 +39,12 @@ hypothesis.settings.register_profile(
     "thorough", max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collections pass over the thousands of tests and what their modules read: they live to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +90,7 @@ def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, no
             "UV_NO_CONFIG": "1",
             "GIT_ALLOW_PROTOCOL": "file",
             "GIT_CONFIG_GLOBAL": os.devnull,
+            "PATH": _PATH,
         }
     for name, value in own.items():
         monkeypatch.setenv(name, value)

@@ -14,7 +14,7 @@ import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +37,10 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
+
     @property
     def lines(self) -> int:
         return self.text.count("\n")
@@ -50,7 +54,7 @@ class Module:
     def code_and_comments(self) -> tuple[int, int]:
         """The number of code lines and of comments."""
         docstrings: set[int] = set()
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             text = node.value if isinstance(node, ast.Expr) else None
             if isinstance(text, ast.Constant) and isinstance(text.value, str):
                 docstrings |= set(range(text.lineno, (text.end_lineno or text.lineno) + 1))
@@ -68,7 +72,7 @@ class Module:
         return re.search(r"cuda|nvidia", self.text, re.IGNORECASE) is not None
 
     def functions(self) -> Iterator[_Function]:
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, _Function):
                 yield node
 
@@ -97,7 +101,7 @@ class Shape:
     """The modules of the package and the imports between them."""
 
     def __init__(self) -> None:
-        self.all = {module.name: module for module in _modules()}
+        self.all = {module.name: module for module in modules()}
         self.modules = [module for module in self.all.values() if not module.is_empty]
         self.imports = {name: self._imports(module) for name, module in self.all.items()}
 
@@ -122,7 +126,7 @@ class Shape:
 
     def _imports(self, module: Module) -> set[str]:
         found: set[str] = set()
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.ImportFrom) and node.module:
                 # `from package import module` uses the module, and nothing of the package itself.
                 full = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -130,6 +134,12 @@ class Shape:
             elif isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
         return {name for name in found if name in self.all} - {module.name}
+
+
+@cache
+def modules() -> tuple[Module, ...]:
+    """Every module of the package; parsing them all takes a second, so it is done once in a process."""
+    return tuple(_modules())
 
 
 def _modules() -> Iterator[Module]:

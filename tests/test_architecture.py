@@ -6,7 +6,7 @@ import ast
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,7 +14,7 @@ import pytest
 from pip._internal.models.index import PyPI, TestPyPI
 
 from envsolve._default_index import DEFAULT_INDEX
-from tests.shape import Shape, complexity, parameters
+from tests.shape import Shape, complexity, modules, parameters
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "envsolve"
@@ -40,9 +40,9 @@ def name_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
-def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and module of every import of ours, those within functions and under TYPE_CHECKING included."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -53,12 +53,12 @@ def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
         yield from ((node.lineno, name) for name in names if name.split(".")[0] == "envsolve" and "." in name)
 
 
-def upward(module: str, source: str, order: list[str]) -> list[str]:
+def upward(module: str, nodes: Iterable[ast.AST], order: list[str]) -> list[str]:
     """Imports of a module that lead to a room above its own."""
     here = order.index(room_of(module))
     return [
         f"{module}:{line} imports {name}"
-        for line, name in imports(ast.parse(source))
+        for line, name in imports(nodes)
         if room_of(name) in order and order.index(room_of(name)) > here
     ]
 
@@ -79,8 +79,8 @@ def test_every_room_is_in_the_table_once() -> None:
 
 def test_a_room_imports_only_rooms_below_it() -> None:
     order = rooms()
-    inside = [path for path in MODULES if room_of(name_of(path)) not in OUTSIDE]
-    assert [line for path in inside for line in upward(name_of(path), path.read_text(encoding="utf-8"), order)] == []
+    inside = [(name_of(one.path), one.nodes) for one in modules() if room_of(name_of(one.path)) not in OUTSIDE]
+    assert [line for name, nodes in inside for line in upward(name, nodes, order)] == []
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,9 @@ def test_a_room_imports_only_rooms_below_it() -> None:
     ],
 )
 def test_an_import_upward_is_seen_wherever_it_hides(source: str) -> None:
-    assert len(upward("envsolve.machine.model", source, ["machine", "cli"])) == 1
-    assert upward("envsolve.cli.main", source, ["machine", "cli"]) == []
+    nodes = list(ast.walk(ast.parse(source)))
+    assert len(upward("envsolve.machine.model", nodes, ["machine", "cli"])) == 1
+    assert upward("envsolve.cli.main", nodes, ["machine", "cli"]) == []
 
 
 def test_no_module_grows_long() -> None:

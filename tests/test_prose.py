@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.shape import modules
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -68,23 +70,22 @@ def messages() -> Iterator[tuple[str, str]]:
 
 @functools.cache
 def strings() -> tuple[tuple[str, str | None, str | None], ...]:
-    """Every string literal of the package, as a message or as a docstring; parsing the package takes a second."""
+    """Every string literal of the package, as a message or as a docstring."""
     return tuple(_strings())
 
 
 def _strings() -> Iterator[tuple[str, str | None, str | None]]:
-    for path in ROOT.glob("envsolve/**/*.py"):
-        tree = ast.parse(path.read_text())
+    for module in modules():
         found = set()
-        for node in ast.walk(tree):
+        for node in module.nodes:
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 text = ast.get_docstring(node)
                 if text:
                     found.add(id(node.body[0].value))  # type: ignore[attr-defined]
-                    yield path.name, None, text
-        for node in ast.walk(tree):
+                    yield module.path.name, None, text
+        for node in module.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in found:
-                yield path.name, node.value, None
+                yield module.path.name, node.value, None
 
 
 def occurrences(habit: Habit, texts: list[tuple[str, str]]) -> tuple[float, list[str]]:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 
 from envsolve.cli.main import run
+from tests.commandline import answered
 
-ENVSOLVE = [sys.executable, "-c", "from envsolve.cli.main import run; run()", "diagnose"]
 ERROR = "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device\n"
 MACHINE = ("--gpu", "GTX 1050", "--driver", "550.163.01")
 
 
-def diagnose(*arguments: str, text: bytes | str = b"") -> subprocess.CompletedProcess[str]:
-    given = text.encode() if isinstance(text, str) else text
-    done = subprocess.run([*ENVSOLVE, *arguments], input=given, capture_output=True, timeout=120)
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+def diagnose(*arguments: str, text: bytes | str = b"") -> CompletedProcess[str]:
+    return answered("diagnose", *arguments, given=text)
 
 
 def answer(*arguments: str, text: bytes | str = b"") -> dict[str, Any]:

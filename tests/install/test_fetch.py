@@ -12,11 +12,12 @@ from envsolve.install.environment import install
 from envsolve.install.fetch import check_sizes
 from envsolve.install.files import File
 from tests.indexserver import IndexServer
+from tests.install.conftest import ONE
 from tests.install.test_interrupted import version
 from tests.install.wheels import make_wheel, plan_of, planned
 
 
-@pytest.mark.parametrize("manager", ["uv", "pip"])
+@pytest.mark.parametrize("manager", ONE)
 def test_a_file_of_another_size_is_refused(tmp_path: Path, manager: str) -> None:
     """pip and uv do not compare sizes."""
     demo = planned(make_wheel(tmp_path, "demo", "1.0"))

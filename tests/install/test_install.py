@@ -23,6 +23,7 @@ from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.planning.plan import DriverNeed, Plan, Support
 from tests import distributions
 from tests.indexserver import IndexServer
+from tests.install.conftest import ONE
 from tests.install.wheels import failing_backend, make_sdist, make_wheel, plan_of, planned
 
 
@@ -134,8 +135,15 @@ def test_a_file_with_another_hash_is_refused(demo: Plan, tmp_path: Path, manager
     assert beside(tmp_path / "env") == []
 
 
-@pytest.mark.parametrize("manager", ["uv", "pip"])
-@pytest.mark.parametrize("wrong", ["sha256", "sha512"])
+@pytest.mark.parametrize(
+    ("wrong", "manager"),
+    [
+        ("sha256", "uv"),
+        ("sha512", "pip"),
+        pytest.param("sha256", "pip", marks=pytest.mark.slow),
+        pytest.param("sha512", "uv", marks=pytest.mark.slow),
+    ],
+)
 def test_a_wrong_hash_beside_a_right_one_is_refused(demo: Plan, tmp_path: Path, manager: str, wrong: str) -> None:
     """pip and uv accept a file that has any one of its hashes."""
     content = (tmp_path / str(demo.packages[0].filename)).read_bytes()
@@ -174,6 +182,7 @@ def test_update_replaces_and_a_failed_update_keeps_the_old(demo: Plan, tmp_path:
     assert beside(prefix) == []
 
 
+@pytest.mark.parametrize("manager", ONE)
 def test_files_come_from_the_planned_address_alone(
     tmp_path: Path, manager: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +205,7 @@ def test_files_come_from_the_planned_address_alone(
         assert {request.path for request in server.requests} == {entry.url}
 
 
+@pytest.mark.parametrize("manager", ONE)
 def test_source_distributions_are_built(tmp_path: Path, manager: str) -> None:
     prefix = tmp_path / "env"
     plan = plan_of(planned(make_sdist(tmp_path, "sourced", "0.5")))

@@ -84,9 +84,9 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("stage", "seconds", "before"),
     [
-        ("prepare", 0.0, "1.0"),
+        pytest.param("prepare", 0.0, "1.0", marks=pytest.mark.slow),
         ("packages", 0.05, None),
-        ("verify", 0.0, "1.0"),
+        pytest.param("verify", 0.0, "1.0", marks=pytest.mark.slow),
         ("swap", 0.003, "1.0"),
     ],
 )

@@ -16,6 +16,7 @@ from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.toolchain.model import Toolchain
 from tests import distributions
+from tests.install.conftest import ONE
 from tests.install.wheels import make_wheel, plan_of, planned
 from tests.packages.repositories import repository
 
@@ -71,7 +72,7 @@ def told(done: Installed) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize("manager", ["uv", pytest.param("pip", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("manager", ONE)
 def test_a_commit_is_built_and_cited(tmp_path: Path, manager: str) -> None:
     source, prefix = tmp_path / "source", tmp_path / "env"
     commit = repository(source, tree_files())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commandline import answered
 from tests.indexserver import IndexServer
 from tests.network.tools import program
 
@@ -44,8 +45,10 @@ class Shop:
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=120)
 
-    def envsolve(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.run(program("envsolve"), *arguments)
+    def envsolve(self, *arguments: str, becomes_another: bool = False) -> subprocess.CompletedProcess[str]:
+        if becomes_another:
+            return self.run(program("envsolve"), *arguments)
+        return answered(*arguments, environ=self.environ)
 
     def installed(self) -> dict[str, str]:
         found = [p.name.removesuffix(".dist-info").split("-") for p in self.prefix.glob("lib/*/*/*.dist-info")]

@@ -109,6 +109,7 @@ def test_what_the_default_index_has_for_the_cuda_of_torch_is_none_to_refuse(shop
 
 
 def test_advice_that_cannot_be_tried_here_is_said_to_be_so(shop: Shop) -> None:
+    shop.variables["UV_HTTP_RETRIES"] = "0"  # they take a quarter of a minute
     found = previewed(shop, asked(shop, UV, "torchvision"), torch_url="http://127.0.0.1:9/whl/cpu/")
     assert (found.refused, found.keeps) == (True, None)
     assert found.untried is not None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from envsolve.facts.builds import IndexPlace
 from envsolve.facts.evidence import Evidence, Source
 from envsolve.facts.maintain.update import dump_catalogue_file
 from envsolve.protect.fix import Fix
+from tests.commandline import answered
 from tests.indexserver import IndexServer
 from tests.network.tools import program
 
@@ -55,7 +58,9 @@ class Workshop:
 
     def diagnose(self, *options: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         where = ("--prefix", str(self.prefix), "--target", OLD_DRIVER)
-        return self.run(program("envsolve"), "diagnose", *where, *options, code=code)
+        done = answered("diagnose", *where, *options, environ=self.environ)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
 
     def causes(self) -> list[str]:
         found: dict[str, Any] = json.loads(self.diagnose("--format", "json").stdout)
@@ -89,9 +94,25 @@ def shop(request: pytest.FixtureRequest, served: IndexServer, tmp_path: Path) ->
     if getattr(request, "param", "uv") == "uv":
         made.run("uv", "venv", "-q", "--python", sys.executable, str(made.prefix))
     else:
-        made.run(sys.executable, "-m", "venv", str(made.prefix))
+        with_pip(made.prefix)
     made.run("uv", "pip", "install", "-q", "--python", str(made.prefix), "torch==2.15.0")
     return made
+
+
+def with_pip(prefix: Path) -> None:
+    """An environment with the pip of this one, linked: ``python -m venv`` installs and compiles one, for 3 s."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", prefix], check=True)
+    ours = distribution("pip")
+    (site,) = prefix.glob("lib/python*/site-packages")
+    for folder in ("pip", f"pip-{ours.version}.dist-info"):
+        shutil.copytree(str(ours.locate_file(folder)), site / folder, copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system
+        shutil.copy2(source, target)
 
 
 @pytest.mark.parametrize("shop", ["uv", pytest.param("pip", marks=pytest.mark.slow)], indirect=True)

@@ -21,9 +21,9 @@ BOTH = pytest.mark.parametrize(
 )
 
 
-def guard(shop: Shop, installer: tuple[str, ...], *rest: str, options: tuple[str, ...] = ()) -> Any:
+def guard(shop: Shop, installer: tuple[str, ...], *rest: str, options: tuple[str, ...] = (), runs: bool = False) -> Any:
     words = [word.format(prefix=shop.prefix) for word in installer]
-    return shop.envsolve("guard", "--target", OLD_DRIVER, *options, "--", *words, *rest)
+    return shop.envsolve("guard", "--target", OLD_DRIVER, *options, "--", *words, *rest, becomes_another=runs)
 
 
 @BOTH
@@ -52,7 +52,7 @@ def test_no_way_is_offered_where_there_is_none(shop: Shop, installer: tuple[str,
 
 @BOTH
 def test_what_does_no_harm_runs(shop: Shop, installer: tuple[str, ...]) -> None:
-    assert guard(shop, installer, "harmless").returncode == 0
+    assert guard(shop, installer, "harmless", runs=True).returncode == 0
     assert shop.installed()["harmless"] == "1.0"
 
 
@@ -67,7 +67,8 @@ def test_a_torch_asked_for_by_name_is_refused_where_it_does_not_run(shop: Shop, 
 
 @BOTH
 def test_a_torch_asked_for_by_name_that_runs_is_installed(shop: Shop, installer: tuple[str, ...]) -> None:
-    done = guard(shop, installer, "torch==2.6.0", *(("--reinstall",) if installer is UV else ("--force-reinstall",)))
+    again = "--reinstall" if installer is UV else "--force-reinstall"
+    done = guard(shop, installer, "torch==2.6.0", again, runs=True)
     assert done.returncode == 0, done.stderr
     assert "(cu124) " in done.stderr or "(cu124)" in done.stderr
     assert shop.installed()["torch"] == "2.6.0"
@@ -84,7 +85,7 @@ def test_a_cpu_build_is_not_refused_where_no_gpu_is_known(shop: Shop, gpus: tupl
 
 @BOTH
 def test_force_runs_it_all_the_same(shop: Shop, installer: tuple[str, ...]) -> None:
-    assert guard(shop, installer, "strict", options=("--force",)).returncode == 0
+    assert guard(shop, installer, "strict", options=("--force",), runs=True).returncode == 0
     assert shop.installed()["torch"] == "2.15.0"
 
 
@@ -98,8 +99,8 @@ def test_what_the_installer_itself_refuses_is_told_in_its_words(shop: Shop, inst
 
 def test_the_exit_code_of_the_command_is_kept(shop: Shop) -> None:
     """A command that changes no environment is run as it is."""
-    assert guard(shop, ("uv", "pip", "no-such-verb")).returncode == 2
-    assert guard(shop, ("uv", "--version")).returncode == 0
+    assert guard(shop, ("uv", "pip", "no-such-verb"), runs=True).returncode == 2
+    assert guard(shop, ("uv", "--version"), runs=True).returncode == 0
 
 
 def test_the_active_environment_is_the_one_of_a_plain_uv(shop: Shop) -> None:
