@@ -386,5 +386,6 @@ def _tar_members(tar: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes], int]]:
 
 def _is_wanted(name: str) -> bool:
     folder, _, base = name.rpartition("/")
-    top = base in ("PKG-INFO", "setup.py") and folder.count("/") == 0 and folder != ""
+    # Some sdists have no directory of their own: pip and uv build these, too.
+    top = base in ("PKG-INFO", "setup.py") and folder.count("/") == 0
     return top or name.endswith(".egg-info/requires.txt")

@@ -87,6 +87,17 @@ class DeniedError(IndexUnavailableError):
         self.may_mean_absent = may_mean_absent
 
 
+class ProjectTable(msgspec.Struct, frozen=True, rename="kebab"):
+    """The part of ``[project]`` that decides a plan."""
+
+    name: str | None = None
+    version: str | None = None
+    requires_python: str | None = None
+    dependencies: tuple[str, ...] = ()
+    optional_dependencies: dict[str, tuple[str, ...]] = {}
+    dynamic: tuple[str, ...] = ()
+
+
 class MetadataUnavailableError(IndexUnavailableError):
     """One file's metadata cannot be had: the file is damaged, gone, or not what its name says.
 
@@ -341,7 +352,7 @@ def source_metadata(members: Iterable[tuple[str, IO[bytes], int]], filename: str
     metadata: CoreMetadata | None = None
     requires: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     for name, content, size in members:
-        if name.endswith("/setup.py"):
+        if name.rpartition("/")[2] == "setup.py":
             can_be_built = True
             continue
         if size > METADATA_BYTES:

@@ -17,10 +17,18 @@ from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 
 from envsolve.errors import UsageError
-from envsolve.packages.model import CoreMetadata, of_extra, parse_metadata, requirement_text, specifier_text
-from envsolve.packages.project_files import ProjectTable, stated
+from envsolve.packages.model import (
+    CoreMetadata,
+    ProjectTable,
+    of_extra,
+    parse_metadata,
+    requirement_text,
+    specifier_text,
+)
+from envsolve.packages.setup_files import Read as ReadFile
+from envsolve.packages.setup_files import stated, with_files
 from envsolve.packages.urls import redact, without_logins
-from envsolve.system.files import MAX_BYTES, is_folder, read_regular
+from envsolve.system.files import MAX_BYTES, is_folder, reader
 from envsolve.system.processes import capture
 
 # What a source tree is, and what is known of it.
@@ -134,7 +142,7 @@ def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Rea
 
     Returns:
         Metadata of its PKG-INFO (an unpacked sdist) or of ``[project]`` in its pyproject.toml, which is exact unless
-        its dependencies are dynamic; without either, what its setup.py and setup.cfg state, which is never exact.
+        its dependencies are dynamic; without either, what its setup.py and setup.cfg state, which is rarely exact.
 
     Raises:
         UsageError: No installer could build it: it has neither file, or its pyproject.toml is not TOML.
@@ -146,7 +154,7 @@ def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Rea
     table = _table(project, tree)
     requires = _build_requires(table)
     imported = _IMPORTS_TORCH.search((script or b"").decode("utf-8", "replace"))
-    metadata = _unpacked(read("PKG-INFO")) or _declared(table)
+    metadata = _unpacked(read("PKG-INFO")) or _declared(table, name, read)
     if metadata is None:
         metadata = stated(name, read)
     needs_torch = imported is not None or any(Requirement(line).name == "torch" for line in requires)
@@ -174,18 +182,20 @@ def _unpacked(text: bytes | None) -> CoreMetadata | None:
         return None
 
 
-def _declared(table: dict[str, Any]) -> CoreMetadata | None:
+def _declared(table: dict[str, Any], name: str, read: ReadFile) -> CoreMetadata | None:
     try:
         project = msgspec.convert(table.get("project"), ProjectTable)
     except msgspec.ValidationError:
         return None
     if project.name is None:
         return None
-    lines = [*project.dependencies]
+    project = with_files(project, table.get("tool", {}), read)
+    # Dynamic dependencies may still be in the setup.py: the best guess.
+    lines = [*(stated(name, read).requires_dist if "dependencies" in project.dynamic else project.dependencies)]
     for extra, more in project.optional_dependencies.items():
         lines += [of_extra(line, extra) for line in more]
     return CoreMetadata(
-        project.name,
+        project.name or name,
         "" if "version" in project.dynamic else project.version or "",
         tuple(text for text in map(requirement_text, lines) if text),
         specifier_text(project.requires_python),
@@ -365,7 +375,7 @@ def read_tree(name: str, url: str, *, offline: bool) -> Read:
         project = Path(tree.folder, tree.subdirectory or "")
         if not is_folder(project):
             raise UsageError(f"there is no directory {project} to build {name} from", hint="check the path")
-        return described(name, tree, lambda path: _content(project / path))
+        return described(name, tree, reader(project))
     repository = tree.repository or ""
     if offline and not repository.startswith("file:"):
         return Read(replace(tree, unread="its repository is asked for nothing offline"), unknown)
@@ -383,10 +393,3 @@ def read_tree(name: str, url: str, *, offline: bool) -> Read:
         if repository.startswith("file:") and not isinstance(error, NoGitError):
             raise UsageError(f"{repository} cannot be read: {error}", hint="check the path") from None
         return Read(replace(tree, unread=str(error)), unknown)
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return read_regular(path)
-    except OSError:
-        return None

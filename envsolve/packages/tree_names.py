@@ -12,9 +12,9 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from envsolve.errors import UsageError
-from envsolve.packages.project_files import setup_fields
+from envsolve.packages.setup_files import dependency_files, setup_fields
 from envsolve.packages.source_trees import GitError, fetched, read_address
-from envsolve.system.files import is_file, read_regular, real_path
+from envsolve.system.files import is_file, read_regular, reader, real_path
 
 Read = Callable[[str], str | None]
 
@@ -49,7 +49,7 @@ def name_of_repository(url: str) -> str:
 
 
 def tree_instead(path: Path, extras: Sequence[str]) -> str | None:
-    """``name @ file:///directory`` for a project that only ``setup.py`` or ``setup.cfg`` describes; None for others.
+    """``name @ file:///directory`` for a project whose ``setup.py`` or build says what it requires; None for others.
 
     Args:
         path: Its ``pyproject.toml``, which may be missing or have no ``[project]``.
@@ -61,10 +61,18 @@ def tree_instead(path: Path, extras: Sequence[str]) -> str | None:
         table = {}
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    described = "project" in table or bool(table.get("dependency-groups"))
+    described = _is_described(table, path.parent) or bool(table.get("dependency-groups"))
     name = None if described else name_of_directory(path.parent)
     bracket = f"[{','.join(extras)}]" if extras else ""
     return f"{name}{bracket} @ {real_path(path.parent).as_uri()}" if name else None
+
+
+def _is_described(table: dict[str, Any], directory: Path) -> bool:
+    """Whether ``[project]``, or the files from which its build takes them, list the dependencies."""
+    project = table.get("project")
+    if not isinstance(project, dict) or "dependencies" not in (project.get("dynamic") or ()):
+        return "project" in table
+    return dependency_files(table.get("tool", {}), reader(directory))[0] is not None
 
 
 def name_of_directory(directory: Path) -> str | None:

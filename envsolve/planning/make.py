@@ -79,7 +79,7 @@ from envsolve.solve.outcome import Conflict, PlanWarning
 from envsolve.solve.preferences import parse_exclude_newer, preferences_of
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Budget, Solution, UnsolvableError
-from envsolve.toolchain.model import Compiled, Toolchain, about_other_sources, about_trees
+from envsolve.toolchain.model import Compiled, Toolchain, about_other_sources, about_trees, is_unread
 from envsolve.toolchain.plan import about_missing_tools, where_it_runs
 from envsolve.values import PythonVersion
 
@@ -354,7 +354,7 @@ def _deciding(solution: Solution) -> Option | None:
 def _is_known(found: Resolved, toolchain: Toolchain | None) -> bool:
     """Whether everything that decides whether the plan works is known."""
     chosen, deciding = found.solution.chosen, _deciding(found.solution)
-    if any(package.tree and package.tree.unread for package in found.pinned.packages):
+    if any(is_unread(package, found.family.catalogue) for package in found.pinned.packages):
         return False
     if deciding is None and ("torch" in chosen or TRITON in chosen):
         return False  # it was asked for by URL

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar
 
@@ -261,3 +261,15 @@ def paths(values: Iterable[StrPath] | None, name: str) -> tuple[Path, ...]:
         UsageError: As :func:`items`.
     """
     return tuple(Path(value) for value in items(values, (str, os.PathLike), name))
+
+
+def reader(directory: Path) -> Callable[[str], bytes | None]:
+    """A function that reads files of a directory by their paths in it; None for those that cannot be read."""
+
+    def read(path: str) -> bytes | None:
+        try:
+            return read_regular(directory / path)
+        except OSError:
+            return None
+
+    return read

@@ -149,6 +149,14 @@ def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[C
             yield PlanWarning("source-build", text, "a compiler must be there, and for CUDA code an nvcc")
 
 
+def is_unread(package: PlannedPackage, catalogue: Catalogue) -> bool:
+    """Whether nothing is known of what a package that is built from a source tree depends on."""
+    tree, project = package.tree, _project(package, catalogue.source_projects)
+    if tree is None or tree.exact:
+        return False
+    return tree.unread is not None or not (package.requires or (project is not None and project.requires is not None))
+
+
 def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Iterator[PlanWarning]:
     """Warnings about facts of source trees that are unknown."""
     for package in packages:
@@ -171,7 +179,7 @@ def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Ite
             yield PlanWarning(
                 "dependencies-guessed", text, "--build-metadata lets pip compute them, which runs its code"
             )
-        elif not tree.exact:
+        elif is_unread(package, catalogue):
             text = f"what {name} depends on is known only once it is built, and nothing of it was run"
             yield PlanWarning(
                 "dependencies-unknown", text, "name what it needs beside it; envsolve install says what is absent"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tarfile
 import zipfile
 
 import pytest
@@ -97,6 +98,18 @@ def test_a_zip_source_archive(server: IndexServer, make_client: MakeClient) -> N
     index.add("demo", "demo-1.0.zip", buffer.getvalue())
     client = make_client(index)
     assert client.metadata(client.project("demo")[0]) == CoreMetadata("demo", "1.0", ("a",))
+
+
+def test_a_source_archive_without_a_directory_of_its_own() -> None:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        text = make_metadata("demo", "1.0", requires=["a"], metadata_version="2.2")
+        text = text if isinstance(text, bytes) else text.encode()
+        member = tarfile.TarInfo("PKG-INFO")
+        member.size = len(text)
+        archive.addfile(member, io.BytesIO(text))
+    content.seek(0)
+    assert sdist_metadata(content, "demo-1.0.tar.gz") == CoreMetadata("demo", "1.0", ("a",))
 
 
 def test_a_vendored_dist_info_is_not_taken_for_the_wheels_own(server: IndexServer, make_client: MakeClient) -> None:

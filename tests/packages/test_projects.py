@@ -199,6 +199,24 @@ def test_a_setup_cfg(tmp_path: Path) -> None:
     assert len(read_requirements([f"{file}[test]"]).needs) == 3
     file.write_text("[options]\ninstall_requires = file: requirements.txt\n")
     assert any("dependencies is dynamic" in note for note in read_requirements((), [file]).notes)
+    (tmp_path / "requirements.txt").write_text("torch\n")
+    assert [str(one.requirement) for one in read_requirements((), [file]).needs] == ["torch"]
+
+
+def test_dependencies_in_a_file_that_the_build_reads(tmp_path: Path) -> None:
+    tables = '[project]\nname = "demo"\ndynamic = ["dependencies"]\n'
+    files = '[tool.setuptools.dynamic]\ndependencies = {file = ["needs.txt"]}\n'
+    (tmp_path / "pyproject.toml").write_text(tables + files)
+    (tmp_path / "needs.txt").write_text("torch>=2  # why\nnumpy\n")
+    asked = read_requirements([f"{tmp_path}"])
+    assert [str(one.requirement) for one in asked.needs] == ["torch>=2", "numpy"]
+    assert not any("dynamic" in note for note in asked.notes)
+
+
+def test_dependencies_that_only_the_build_knows_make_the_project_a_tree(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "demo"\ndynamic = ["dependencies"]\n')
+    (tmp_path / "setup.py").write_text("setup(install_requires=['torch'])")
+    assert str(read_requirements([f"{tmp_path}"]).needs[0].requirement).startswith("demo @ file://")
 
 
 def test_a_table_of_another_shape(tmp_path: Path) -> None:

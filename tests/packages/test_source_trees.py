@@ -85,7 +85,8 @@ def test_a_project_table_is_exact() -> None:
 @pytest.mark.parametrize(
     ("files", "exact", "torch", "version"),
     [
-        ({"setup_py": "import torch\nsetup(name='x')"}, False, True, ""),
+        ({"setup_py": "import torch\nsetup(name='x')"}, True, True, ""),
+        ({"setup_py": "import torch\nsetup(**more())"}, False, True, ""),
         ({"setup_py": "setup(install_requires=['torch'])"}, False, False, ""),
         ({"setup_py": "try:\n    from torch.utils.cpp_extension import CUDAExtension\nexcept: 0"}, False, True, ""),
         ({"pyproject_toml": '[project]\nname = "x"\ndynamic = ["version"]'}, True, False, ""),
