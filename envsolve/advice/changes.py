@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -103,8 +104,13 @@ def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: S
     for name in [limit.name for limit in single if limit.kind == "asked" and "+" in str(limits.asked[limit.name])]:
         yield from first_that_fits(name, [str(without_variant(limits.asked[name]))], family, limits)
     remedies = [remedy for limit in single if (remedy := _without(family, limits, every, [limit]))]
-    together = _without(family, limits, every, own) if own and not remedies else None
-    yield from remedies or filter(None, [together])
+    if remedies:
+        yield from remedies
+        return
+    # What has no specifier stays if changing the others is enough.
+    bounded = [limit for limit in own if _relaxable(limit, limits)]
+    changes = (_without(family, limits, every, some) for some in (bounded, own) if some)
+    yield from islice(filter(None, changes), 1)
 
 
 def _without(family: Family, limits: Limits, every: Sequence[Limit], given_up: Sequence[Limit]) -> Fix | None:

@@ -30,7 +30,7 @@ from envsolve.solve.needs import (
     VariantNeed,
 )
 from envsolve.solve.outcome import Conflict, ConflictFact, Fix
-from envsolve.solve.resolver import Cause
+from envsolve.solve.pins import Cause
 
 # Impossible, well said: the smallest set of facts about machine and request that no torch-family build survives.
 #
@@ -88,7 +88,7 @@ def _failing_builds(family: Family, limits: Limits, kinds: Collection[str]) -> I
 
     They are those of torch, unless there are packages beside it of which none has code that runs.
     """
-    barren = [name for name in limits.asked if name != "torch" and not family.options(name)]
+    barren = [name for name in limits.asked if name != "torch" and not _is_there(name, limits.asked[name], family)]
     for package in barren or ("torch",):
         yield from failing(package, limits.asked.get(package, SpecifierSet()), family, limits.variant, kinds)
 
@@ -128,7 +128,7 @@ def failing(
 
 def _published_elsewhere(package: str, newest: Option, family: Family) -> ConflictFact:
     """That a package was published only for other systems."""
-    wanted = {build.platform for build in family.catalogue.builds(package) if build.version == newest.build.version}
+    wanted = {build.made_for for build in family.catalogue.builds(package) if build.version == newest.build.version}
     systems = [
         f"{system}-{arch}"
         for system, arches in SYSTEMS.items()
@@ -155,7 +155,7 @@ def _told(options: Sequence[Option], family: Family, kinds: Collection[str]) -> 
 def for_these(option: Option, family: Family) -> bool:
     """Whether an option was published for the machines' operating systems and architectures at all."""
     pairs = zip(option.builds, family.machines, strict=True)
-    return all(same_system(build.platform, machine.platform or Platform()) for build, machine in pairs)
+    return all(same_system(build.made_for, machine.platform or Platform()) for build, machine in pairs)
 
 
 _SHOWN = 5

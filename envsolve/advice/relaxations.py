@@ -15,7 +15,8 @@ from envsolve.rules.nvidia.code import cuda_suffix
 from envsolve.solve.family import Family
 from envsolve.solve.needs import Candidate, PackageNeed
 from envsolve.solve.outcome import Fix
-from envsolve.solve.resolver import Budget, Cause, Solution, Solve, UnsolvableError
+from envsolve.solve.pins import Cause
+from envsolve.solve.resolver import Budget, Solution, Solve, UnsolvableError
 
 # A plan that is refused in two seconds should not take a minute for its advice. Most solves here have only a part of
 # the requirements, and all metadata of the first solve is in memory.

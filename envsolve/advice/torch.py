@@ -238,7 +238,7 @@ def _why_not(variant: str, family: Family) -> str:
         here = [
             build
             for build in family.catalogue.builds("torch")
-            if build.variant == variant and same_system(build.platform, machine.platform or Platform())
+            if build.variant == variant and same_system(build.made_for, machine.platform or Platform())
         ]
         if here:
             newest = max(here, key=lambda build: Version(build.version))

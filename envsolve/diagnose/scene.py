@@ -289,7 +289,7 @@ class Scene:
         arm = self.report.installed.get("arm-variant")
         other = "sbsa" if self.is_jetson or (arm and "tegra" in arm.value) else "tegra"
         builds = (as_build(record) for record in self.catalogue.conda if record.arm != other)
-        return (build for build in builds if same_system(build.platform, self.platform))
+        return (build for build in builds if same_system(build.made_for, self.platform))
 
     @property
     def toolkit(self) -> str | None:
@@ -314,7 +314,7 @@ class Scene:
 
     def published(self, package: str) -> list[Build]:
         """The builds of a package for the machine's system."""
-        return [b for b in self.catalogue.builds(package) if same_system(b.platform, self.platform)]
+        return [b for b in self.catalogue.builds(package) if same_system(b.made_for, self.platform)]
 
     @cached_property
     def family(self) -> Family:

@@ -55,6 +55,7 @@ class Build(Fact, frozen=True, gc=False):
         cxx11_abi: Whether libstdc++'s C++11 ABI is used; None if unknown, and on Windows.
         own_ptxas: Version of a ptxas inside this very wheel that inductor uses before Triton's (torch +cu118).
         libc: The libc that the files need where their platform tag asks for less or nothing, ``glibc 2.17``.
+        system: Platform tag that its libraries are for, if its file name says ``any``: ``manylinux_2_5_x86_64``.
         released: ISO date on which the first file of this version and platform was uploaded.
         build_tag: Build tag of the file names (``3`` in ``torch-2.10.0-3-cp312-...``), the highest published, or empty.
         files: Per entry of ``pythons``, what is known of the file.
@@ -87,6 +88,7 @@ class Build(Fact, frozen=True, gc=False):
     released: str | None = None
     build_tag: str = ""
     libc: str | None = None
+    system: str | None = None
     files: Mapping[str, FileFact] = {}
 
     @property
@@ -99,6 +101,11 @@ class Build(Fact, frozen=True, gc=False):
         """Whether it fails beside a torch that ``torch`` does not take; optional kernels are only not loaded."""
         # A CPU build for one platform is an extension on torch's ABI, also if it goes with any variant.
         return self.torch is not None and (self.variant != ANY or (self.cuda is None and self.platform != "any"))
+
+    @property
+    def made_for(self) -> str:
+        """The platform tag of the systems that it runs on, which that of its file name may not say."""
+        return self.system or self.platform
 
     def filename(self, python: str) -> str:
         """The wheel's file name for one entry of ``pythons``."""

@@ -49,7 +49,7 @@ def builds_of(
 
 def _published(package: Locked, version: Version, catalogue: Catalogue, environment: Environment) -> Sequence[Build]:
     builds = (*catalogue.builds(package.name), *catalogue.builds_outside(package.name))
-    same = [b for b in builds if _has_version(b, version) and same_system(b.platform, environment.platform)]
+    same = [b for b in builds if _has_version(b, version) and same_system(b.made_for, environment.platform)]
     if file := wheel_of(package, environment):
         found = _named(same, file)
         return [build for build in found if _is_from(build, package.index, catalogue)] or found

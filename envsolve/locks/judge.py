@@ -333,7 +333,7 @@ class _Case(msgspec.Struct, frozen=True):
         if member.agrees_on == "variant":
             # A release that is only a CPU build, on this system or on this index, loads beside every torch.
             builds = [b for b in self.catalogue.builds(one.build.package) if b.version == one.build.version]
-            here = {b.variant for b in builds if same_system(b.platform, self.environment.platform)}
+            here = {b.variant for b in builds if same_system(b.made_for, self.environment.platform)}
             there = {b.variant for b in builds if b.index == one.build.index}
             return one.build.variant != torch.build.variant and {"cpu"} not in (here, there)
         cuda, of_torch = one.build.cuda_version, torch.build.cuda_version

@@ -104,7 +104,8 @@ def _standing_in(package: PlannedPackage, stand_ins: Mapping[str, str]) -> Plann
 def who_needs(name: str, why: Iterable[str]) -> Iterator[str]:
     """Of ``insightface 2.1 needs onnxruntime>=1.17``, what says who needs it: ``insightface 2.1``."""
     for line in why:
-        who, needs, what = line.partition(" needs ")
+        asked = line.removeprefix("asked: ")
+        who, needs, what = ("the request", asked, asked) if asked != line else line.partition(" needs ")
         if needs and canonicalize_name(re.split(r"[^\w.-]", what, maxsplit=1)[0]) == name:
             yield who
 

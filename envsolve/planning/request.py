@@ -150,9 +150,14 @@ def _near(name: str, catalogue: Catalogue, built: set[str]) -> str | None:
     known = built | {record.package for record in catalogue.known_metadata}
     if name in known:
         return None
-    # nvidia-cublas-cu11 is not a mistake for nvidia-cublas-cu12.
+    # nvidia-cublas-cu11 is not a mistake for nvidia-cublas-cu12, and transformer-engine-jax is not transformer-engine.
     near = (one for one in get_close_matches(name, known, 5, _NEAR) if _letters(one) != _letters(name))
-    return next(near, None)
+    return next((one for one in near if not _has_more_words(name, one)), None)
+
+
+def _has_more_words(name: str, other: str) -> bool:
+    """Whether a name has all the words of another, and more: a project beside it rather than a mistake for it."""
+    return {*other.split("-")} < {*name.split("-")}
 
 
 def _letters(name: str) -> str:

@@ -72,7 +72,7 @@ class Judge:
     def _host(self, build: Build, python: str | None) -> tuple[Reason, ...]:
         """Rule 11."""
         return _installable(
-            self._machine.platform, build.platform, build.libc, build.pythons, build.requires_python, python
+            self._machine.platform, build.made_for, build.libc, build.pythons, build.requires_python, python
         )
 
 

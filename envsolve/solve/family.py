@@ -122,9 +122,13 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         return release.needs if release else ()
 
     def stand_ins(self, wanted: Collection[str]) -> dict[str, str]:
-        """Requested packages that can replace one that is not requested, by the name of the one they replace."""
-        shared = (one for one in self.catalogue.shared_files if one.stands_in and one.package in wanted)
-        return {one.owner: one.package for one in shared if one.owner not in wanted}
+        """Requested packages that can replace another, requested or not, by the name of the one they replace.
+
+        Many requirement files name onnxruntime and onnxruntime-gpu; pip then keeps the files of whichever comes last.
+        """
+        return {
+            one.owner: one.package for one in self.catalogue.shared_files if one.stands_in and one.package in wanted
+        }
 
     def files_of(self, package: str, version: Version | None) -> Iterator[str]:
         """The packages whose files a release is known to install, itself included if another one installs them.
@@ -325,7 +329,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
     ) -> tuple[Build, tuple[Verdict, ...]]:
         """Of the builds of one option, which differ in platform, the one for a machine, with its verdicts."""
         platform = machine.platform or Platform()
-        here = [b for b in builds if same_system(b.platform, platform)]
+        here = [b for b in builds if same_system(b.made_for, platform)]
         judged = [(build, judge.verdicts(build, self.python)) for build in here or builds]
         if len(judged) == 1:
             return judged[0]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import islice
 
 import msgspec
-from msgspec import structs
 from resolvelib import ResolutionImpossible
-from resolvelib.structs import State, build_iter_view
+from resolvelib.structs import State
 
-from envsolve.errors import EnvsolveError, IndexUnavailableError
-from envsolve.packages.model import read_version
+from envsolve.errors import EnvsolveError
 from envsolve.packages.requirements import Need
 from envsolve.solve.claims import inevitable, needing_torch, settled
 from envsolve.solve.needs import (
@@ -25,12 +22,10 @@ from envsolve.solve.needs import (
     VariantCandidate,
     VariantNeed,
 )
+from envsolve.solve.pins import Cause, Pins
 from envsolve.solve.provider import Provider
 from envsolve.solve.search import Budget as Budget
 from envsolve.solve.search import Found, TooLongError, search, search_without_barring
-
-# A package that the request limits to so few versions is as good as pinned.
-_FEW = 2
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -59,13 +54,6 @@ class Solution(msgspec.Struct, frozen=True):
     chosen: Mapping[str, Chosen]
     variant: str | None
     rounds: int
-
-
-class Cause(msgspec.Struct, frozen=True):
-    """One need that takes part in a conflict, and who has it (None: the request itself)."""
-
-    need: AnyNeed
-    parent: AnyCandidate | None
 
 
 class UnsolvableError(Exception):
@@ -101,7 +89,7 @@ def solve(provider: Provider, needs: Sequence[Need], variant: str | None, budget
     """
     provider.budget = budget or Budget()
     roots: list[AnyNeed] = [n for need in needs for n in provider.needs_in(need.requirement, "", need.origin)]
-    pins = _Pins(provider, [need for need in roots if isinstance(need, PackageNeed)])
+    pins = Pins(provider, [need for need in roots if isinstance(need, PackageNeed)])
     if pins.causes:
         raise UnsolvableError(pins.causes, by_pins=True)
     if not provider.family.options("torch") and (causes := [Cause(*one) for one in needing_torch(provider, roots)]):
@@ -119,104 +107,6 @@ def solve(provider: Provider, needs: Sequence[Need], variant: str | None, budget
         hint = "pin some of the requirements, the most general ones first"
         raise EnvsolveError(f"no answer: too many versions contradict each other{_last(endless)}", hint=hint) from None
     return _solution(found.state.mapping, _edges(found.state), found.rounds)
-
-
-class _Pins:
-    """What pins of a request settle before any search: needs that follow from them, and whether two exclude each other.
-
-    In a list of two hundred pins (``pip freeze``) a search may come upon the contradiction last, and then tries every
-    variant of every GPU package again and again: 30 s instead of 1 s, with a cause that has nothing to do with it. And
-    a pin that brings in an old torch by way of an extra (``sglang[all]==0.5.2``) is met after a newer torch was chosen.
-
-    Attributes:
-        causes: Two needs that exclude each other; empty if none do.
-        following: Needs of the torch family that pinned packages have.
-    """
-
-    def __init__(self, provider: Provider, roots: Sequence[PackageNeed]) -> None:
-        self.causes: list[Cause] = []
-        self.following: list[PackageNeed] = []
-        self._provider = provider
-        self._pins: dict[str, Cause] = {}  # by name
-        self._found: dict[str, list[Candidate]] = {}
-        waiting = [Cause(need, None) for need in roots]
-        self._contradict(waiting)
-        while waiting and not self.causes:
-            pins = [cause for cause in waiting if isinstance(cause.need, PackageNeed) and self._is_pin(cause)]
-            self._pins |= {cause.need.key.partition("[")[0]: cause for cause in reversed(pins)} | self._pins
-            # All are looked up before the first is read, so that their metadata is fetched at the same time.
-            new = [key for key in map(self._look_up, waiting) if key]
-            waiting = [cause for key in new for cause in self._needs_of(key)]
-            self.following += [
-                cause.need
-                for cause in waiting
-                if isinstance(cause.need, PackageNeed) and provider.family.owns(cause.need.name)
-            ]
-
-    def _contradict(self, roots: Sequence[Cause]) -> None:
-        """Whether the request excludes by itself what it pins: ``accelerate==0.23.0`` beside ``accelerate<0.23``."""
-        for pin in roots:
-            versions = [v for v in map(read_version, _pinned(pin.need)) if v is not None]
-            for other in roots:
-                if not isinstance(other.need, PackageNeed) or other.need.key != pin.need.key or not versions:
-                    continue
-                if not any(other.need.specifier.contains(version, prereleases=True) for version in versions):
-                    self.causes = [other, pin]
-
-    def _is_pin(self, cause: Cause) -> bool:
-        """Whether one version, or one of very few that the request allows, is what a need can only have."""
-        need = cause.need
-        if not isinstance(need, PackageNeed) or need.url or need.extra or self._provider.family.owns(need.name):
-            return bool(_pinned(need))
-        bounded = any(one.operator in ("<", "<=", "~=", "==") for one in need.specifier)
-        if cause.parent is not None or not bounded or _pinned(need):
-            return bool(_pinned(need))
-        with contextlib.suppress(IndexUnavailableError):
-            matches = self._provider.find_matches(need.key, {need.key: iter([need])}, {need.key: iter(())})
-            return len(list(islice(build_iter_view(matches), _FEW + 1))) <= _FEW
-        return False
-
-    def _look_up(self, cause: Cause) -> str | None:
-        """The key of a need of a pinned package, if it is new."""
-        need, pin = cause.need, self._pins.get(cause.need.key.partition("[")[0])
-        if pin is None or not isinstance(need, PackageNeed) or need.url or need.key in self._found:
-            return None
-        self._found[need.key] = []
-        with contextlib.suppress(IndexUnavailableError):
-            pinned = structs.replace(pin.need, extra=need.extra)
-            matches = self._provider.find_matches(need.key, {need.key: iter([pinned])}, {need.key: iter(())})
-            found = [one for one in build_iter_view(matches) if isinstance(one, Candidate)]
-            # The requirements of a build of the family may only be known once its index is asked.
-            if all(one.option is None or one.option.build.requires is not None for one in found):
-                self._found[need.key] = found
-        return need.key
-
-    def _needs_of(self, key: str) -> list[Cause]:
-        """What all candidates of a pinned package need; sets ``causes`` if none of them can be."""
-        needs: list[dict[tuple[str, str], Cause]] = []
-        refuted: list[Cause | None] = []
-        for candidate in self._found[key]:
-            with contextlib.suppress(IndexUnavailableError):
-                own = [n for n in self._provider.get_dependencies(candidate) if isinstance(n, PackageNeed)]
-                needs.append({(need.key, need.text): Cause(need, candidate) for need in own})
-                refuted.append(next((cause for cause in needs[-1].values() if self._excludes(cause)), None))
-        if len(needs) < len(self._found[key]) or not needs:
-            return []
-        if all(refuted) and (cause := refuted[0]) is not None:
-            self.causes = [cause, self._pins[cause.need.key.partition("[")[0]]]
-        return [cause for own, cause in needs[0].items() if all(own in other for other in needs)]
-
-    def _excludes(self, cause: Cause) -> bool:
-        others = self._found.get(cause.need.key, ())
-        return bool(others) and not any(self._provider.is_satisfied_by(cause.need, other) for other in others)
-
-
-def _pinned(need: AnyNeed) -> list[str]:
-    """The version that a need pins, in a list; empty if it pins none."""
-    if not isinstance(need, PackageNeed) or need.url:
-        return []
-    pins = [one.version for one in need.specifier if one.operator in ("==", "===")]
-    return [version for version in pins if not version.endswith(".*")]
 
 
 def _last(endless: TooLongError) -> str:

@@ -120,10 +120,30 @@ def test_a_package_with_the_same_modules_stands_in_for_the_one_that_is_required(
     assert "which insightface 2.1 needs" in warning.message
 
 
-def test_nothing_stands_in_for_a_package_that_is_requested_itself(world: World) -> None:
-    world.default.wheel("onnxruntime-gpu", "1.26.0")
-    world.default.wheel("onnxruntime", "1.26.0")
-    assert world.plan("onnxruntime-gpu", "onnxruntime").status == "impossible"
+def test_of_two_packages_with_the_same_modules_the_one_with_gpu_code_is_planned(world: World) -> None:
+    """Many files of ComfyUI's nodes name both: pip would keep the files of whichever it installs last."""
+    for version in ("1.26.0", "1.31.1"):
+        world.default.wheel("onnxruntime-gpu", version)
+        world.default.wheel("onnxruntime", version)
+    plan = world.plan("onnxruntime-gpu", "onnxruntime<1.30")
+    assert (chosen(plan), "stands-in" in codes(plan)) == ({"onnxruntime-gpu": "1.26.0"}, True)
+    assert world.plan("onnxruntime-gpu==1.26.0", "onnxruntime==1.31.1").status == "impossible"
+
+
+def test_two_pins_that_exclude_each_other_are_the_whole_reason(world: World) -> None:
+    """Beside dozens of other requirements a search names all that need NumPy, after half a minute."""
+    world.default.wheel("numpy", "1.26.4")
+    world.default.wheel("numpy", "2.2.6")
+    world.default.wheel("opencv-python", "4.9.0.80", requires=["numpy>=1.21"])
+    world.default.wheel("app", "1.0", requires=["numpy>=1", "opencv-python"])
+    plan = world.plan("app", "numpy==2.2.6", "opencv-python==4.9.0.80")
+    assert [fact.fact for fact in plan.conflict] == [
+        "numpy 2.2.6 is not numpy<2",
+        "numpy==2.2.6 was asked for (command line)",
+        "opencv-python 4.9.0.80 was compiled against numpy<2",
+        "opencv-python==4.9.0.80 was asked for (command line)",
+    ]
+    assert plan.remedies[0].text == "relax numpy==2.2.6"
 
 
 def test_nothing_is_said_of_a_package_that_nobody_would_replace(world: World) -> None:
@@ -153,3 +173,22 @@ def test_a_release_that_does_not_require_torch_brings_none_though_newer_ones_do(
     plan = torch_world.plan("bitsandbytes==0.41.1")
     assert (set(chosen(plan)), "torch-not-required" in codes(plan)) == ({"bitsandbytes"}, True)
     assert chosen(torch_world.plan("bitsandbytes"))["torch"] == "2.14.1+cu126 cu126"
+
+
+def test_a_wheel_for_any_platform_may_have_libraries_for_one_only(torch_world: World) -> None:
+    tags = ("py3-none",)
+    torch_world.build(
+        "bitsandbytes",
+        "0.42.0",
+        "cu126",
+        pythons=tags,
+        platform="any",
+        system="manylinux_2_5_x86_64",
+        torch_cuda="==12.6",
+        code=OLD,
+        requires=[],
+    )
+    assert chosen(torch_world.plan("bitsandbytes"))["bitsandbytes"] == "0.42.0 cu126"
+    plan = torch_world.plan("bitsandbytes", target="RTX 4070, driver 572.16, windows-x86_64")
+    assert plan.status == "impossible"
+    assert "bitsandbytes 0.42.0 was published for linux-x86_64 alone" in [fact.fact for fact in plan.conflict]

@@ -48,6 +48,7 @@ def test_a_name_in_a_project_is_not_taken_for_a_misspelt_one() -> None:
         "torchx",
         "jax",
         "nvidia-cublas-cu11",
+        "transformer-engine-jax",
         "acme-tools",
         "trch @ https://a.example/trch.zip",
     ],

@@ -112,7 +112,7 @@ def asked_for(scene: Scene) -> Asked | None:
         wanted = f"=={wanted}"
     known = scene.catalogue.builds(name)
     meant = tuple(build for build in known if _answers(build, wanted))
-    here = tuple(build for build in meant if same_system(build.platform, scene.platform))
+    here = tuple(build for build in meant if same_system(build.made_for, scene.platform))
     fitting = tuple(build for build in here if scene.python is None or python_fits(build.pythons, scene.python).ok)
     index = _TORCH_INDEX.search(scene.report.text)
     return Asked(
