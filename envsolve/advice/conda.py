@@ -8,19 +8,20 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from msgspec import structs
+from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from envsolve.advice.changes import known_drivers
 from envsolve.errors import IndexUnavailableError
-from envsolve.facts.builds import CondaBuild, CondaChannel
+from envsolve.facts.builds import Build, CondaBuild, CondaChannel
 from envsolve.facts.catalogue import Catalogue
-from envsolve.machine.model import Driver, Machine
+from envsolve.machine.model import Driver, Machine, Platform
 from envsolve.rules.conda import CondaJudge, JudgedBuild, Spec, VirtualPackage, as_build, subdir_of
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.driver import can_exist
-from envsolve.rules.platform import libc_of
-from envsolve.rules.verdict import Level
+from envsolve.rules.platform import libc_of, same_system
+from envsolve.rules.verdict import Level, Verdict
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import UnsolvableError
 from envsolve.solve.outcome import Conflict, ConflictFact, Fix, PlanWarning
@@ -68,10 +69,20 @@ def without_channel(
     judge: CondaJudge,
     subdir: str,
     catalogue: Catalogue,
+    pip: Sequence[Requirement] = (),
 ) -> IndexUnavailableError:
-    """The failure of a channel with what the catalogue knows of the pytorch builds that were asked for.
+    """The failure of a channel with what the catalogue knows of the torch builds that were asked for.
 
     Nothing is solved: which other packages the channel has is not known.
+
+    Args:
+        failure: Of the channel.
+        specs: What was asked for of the channels.
+        channels: Their names.
+        judge: For the machines.
+        subdir: Theirs.
+        catalogue: The facts.
+        pip: What pip was to install over the conda packages.
     """
     asked = next((spec for spec in specs if spec.name in ("pytorch", "pytorch-gpu")), None)
     records = _records(asked, channels, catalogue) if asked else []
@@ -80,9 +91,9 @@ def without_channel(
         build = as_build(record)
         verdict = judge.verdict(build)
         if record.subdir == subdir and (record.cuda or asked is None or asked.build):
-            reasons = "; ".join(reason.text for reason in verdict.failures)
-            says = f"does not run: {reasons}" if verdict.level is Level.NONE else f"{verdict.level.value} code"
-            verdicts.setdefault(f"{record.channel}::pytorch {record.version} [{build.variant}]", says)
+            verdicts.setdefault(f"{record.channel}::pytorch {record.version} [{build.variant}]", _says(verdict))
+    for build in _wheels(pip, judge.machines, catalogue):
+        verdicts.setdefault(f"torch {build.version} [{build.variant}]", _says(judge.verdict(build)))
     if not verdicts:
         return failure
     lines = [f"  {name}: {says}" for name, says in list(verdicts.items())[:_SHOWN]]
@@ -91,10 +102,29 @@ def without_channel(
     return IndexUnavailableError(text, hint=failure.hint)
 
 
+def _says(verdict: Verdict) -> str:
+    reasons = "; ".join(reason.text for reason in verdict.failures)
+    return f"does not run: {reasons}" if verdict.level is Level.NONE else f"{verdict.level.value} code"
+
+
+def _wheels(asked: Sequence[Requirement], machines: Sequence[Machine], catalogue: Catalogue) -> Iterator[Build]:
+    """The wheels of torch that requirements of pip pin, for the system of the machines."""
+    specifiers = [
+        one.specifier for one in asked if one.name == "torch" and any(s.operator == "==" for s in one.specifier)
+    ]
+    for build in catalogue.builds("torch") if specifiers else ():
+        version = Version(f"{build.version}{build.local}")
+        here = all(same_system(build.platform, machine.platform or Platform()) for machine in machines)
+        if here and all(specifier.contains(version, prereleases=True) for specifier in specifiers):
+            yield build
+
+
 def _records(asked: Spec, channels: Sequence[str], catalogue: Catalogue) -> Sequence[CondaBuild]:
     """The builds of the channels that a spec allows. A mirror may have any name, and most likely is conda-forge's."""
     torch = [record for record in catalogue.conda if record.package == "pytorch"]
-    names = {channel.rstrip("/").rpartition("/")[2] for channel in channels} & {record.channel for record in torch}
+    # A spec may name a channel that the file does not list: pytorch::pytorch=2.1.0.
+    known = {record.channel for record in torch}
+    names = {channel.rstrip("/").rpartition("/")[2] for channel in (*channels, asked.channel or "")} & known
     return [record for record in torch if record.channel in (names or {"conda-forge"}) and _meets(record, asked)]
 
 

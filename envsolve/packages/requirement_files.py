@@ -24,6 +24,7 @@ from envsolve.packages.requirements import (
     Asked,
     Need,
     combine,
+    digest_of,
     other_file,
     project_path,
     read_requirement,
@@ -64,8 +65,6 @@ _SET_ASIDE = {
     "--config-settings -C --config-setting": "it is a matter of the build",
     "--global-option": "it is a matter of the build",
 }
-# The strong hashes of pip, with the hexadecimal digits of each.
-_DIGESTS = {"sha256": 64, "sha384": 96, "sha512": 128}
 # The text of a file, by the rules of pip's "Requirements File Format": a backslash joins lines, ``#`` after white
 # space starts a comment, ``${NAME}`` is a variable, a byte order mark or a ``coding:`` comment tells the encoding.
 
@@ -241,8 +240,9 @@ def _parsed(content: str, line: Line, variables: Mapping[str, str] | None) -> Li
     for one in line.options.arguments:
         if one.meaning == "unknown" and one.name in option_names("pip"):
             return replace(line, problem=wrong(line.origin, f"{one.name} has no value", _LINES))
-        if one.meaning not in _TAKEN and not any(one.name in names.split() for names in _SET_ASIDE):
-            what = f"{one.name or one.value} is not an option of a requirement file"
+        known = one.meaning in _TAKEN or any(one.name in names.split() for names in _SET_ASIDE)
+        if one.name and not known:
+            what = f"{one.name} is not an option of a requirement file"
             return replace(line, problem=wrong(line.origin, what, _LINES))
     return line
 
@@ -285,7 +285,7 @@ def _asked(line: Line) -> Iterator[Asked]:
     if line.problem is not None:
         raise line.problem
     options, origin = line.options, line.origin
-    hashes = tuple(_digest(text, origin) for text in options.values("hashes"))
+    hashes = tuple(digest_of(text, origin) for text in options.values("hashes"))
     if hashes and not line.requirement:
         raise wrong(origin, "--hash without a requirement", "write it behind the requirement that it is of")
     if line.requirement:
@@ -308,21 +308,13 @@ def _asked(line: Line) -> Iterator[Asked]:
 
 
 def _set_aside(line: Line) -> Iterator[str]:
-    """A note for each option that changes nothing in a plan."""
+    """A note for each option that changes nothing in a plan, and for what pip does not read."""
     given = {one.name for one in line.options.arguments}
+    for word in (one.value for one in line.options.arguments if not one.name):
+        yield f"{line.origin}: {word} is set aside: pip ignores what follows an option; write it on a line of its own"
     for names, reason in _SET_ASIDE.items():
         if not given.isdisjoint(names.split()):
             yield f"{line.origin}: {names.split()[0]} is set aside: {reason}"
-
-
-def _digest(text: str, origin: str) -> str:
-    """``sha256:<digest>`` as pip takes it, in lower case."""
-    name, _, digest = text.lower().partition(":")
-    length = _DIGESTS.get(name)
-    if length is None or not re.fullmatch(r"[0-9a-f]+", digest) or len(digest) != length:
-        forms = ", ".join(f"{name}:<{length} hexadecimal digits>" for name, length in _DIGESTS.items())
-        raise wrong(origin, f"--hash={text} is no digest", f"write one of {forms}")
-    return f"{name}:{digest}"
 
 
 def _tree_instead(text: str) -> str | None:

@@ -312,3 +312,17 @@ def date_of(text: str) -> str | None:
         # To the day, so that a plan does not differ from hour to hour.
         return str((datetime.now(timezone.utc) - timedelta(hours=hours)).date())
     return re.sub(r"\.\d+", "", text) if re.match(r"\d{4}-\d{2}-\d{2}", text) else None
+
+
+# The strong hashes of pip, with the hexadecimal digits of each.
+_DIGESTS = {"sha256": 64, "sha384": 96, "sha512": 128}
+
+
+def digest_of(text: str, origin: str) -> str:
+    """``sha256:<digest>`` as pip takes it, in lower case."""
+    name, _, digest = text.lower().partition(":")
+    length = _DIGESTS.get(name)
+    if length is None or not re.fullmatch(r"[0-9a-f]+", digest) or len(digest) != length:
+        forms = ", ".join(f"{name}:<{length} hexadecimal digits>" for name, length in _DIGESTS.items())
+        raise wrong(origin, f"--hash={text} is no digest", f"write one of {forms}")
+    return f"{name}:{digest}"

@@ -104,7 +104,8 @@ def make_conda_plan(
     except UnsolvableError as failure:
         return impossible(frame, refused(Attempt(question, asked.specs, judged, solver, facts, catalogue), failure))
     except IndexUnavailableError as unread:
-        raise without_channel(unread, asked.specs, names, conda, question.subdir, catalogue) from None
+        pip = [need.requirement for need in asked.pip.needs]
+        raise without_channel(unread, asked.specs, names, conda, question.subdir, catalogue, pip) from None
     lines = tuple(_judged(solution, judged, conda))
     python = _python(solution)
     cautions = (

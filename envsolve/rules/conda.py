@@ -160,7 +160,7 @@ class CondaJudge:
     """Judges the candidates of one channel set for machines."""
 
     def __init__(self, machines: Sequence[Machine], facts: Facts, described: Sequence[CondaBuild]) -> None:
-        self._machines = machines
+        self.machines = machines
         self._facts = facts
         self._described = described
         self._judges: dict[str | None, tuple[Judge, ...]] = {}
@@ -173,7 +173,7 @@ class CondaJudge:
         """A judge for each machine, with conda-forge's Triton: the ptxas that it runs is that of the environment."""
         if cuda not in self._judges:
             facts = structs.replace(self._facts, tritons=_with_ptxas_of(self._facts, cuda)) if cuda else self._facts
-            self._judges[cuda] = tuple(Judge(machine, facts) for machine in self._machines)
+            self._judges[cuda] = tuple(Judge(machine, facts) for machine in self.machines)
         return self._judges[cuda]
 
     def _judged(self, candidate: Candidate) -> JudgedBuild:

@@ -178,3 +178,10 @@ def test_an_odd_requirement_is_refused(text: str, in_folder: Path) -> None:
     with pytest.raises(UsageError, match=r"^command line: .* is not a requirement: ") as refused:
         read_requirements([text])
     assert repr(text)[:20] in str(refused.value)
+
+
+def test_what_follows_an_option_on_its_line_is_ignored_as_by_pip(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy\n-f https://files.test/ torch==1.13.1+cpu\n")
+    asked = read_requirements([], [tmp_path / "requirements.txt"])
+    assert [str(one.requirement) for one in asked.needs] == ["numpy"]
+    assert any("line 2: torch==1.13.1+cpu is set aside" in note for note in asked.notes)
