@@ -19,6 +19,8 @@ _ANYWHERE = {"--debug": "debug", "--quiet": "quiet", "-q": "quiet", "--verbose":
 #: The commands that most users need come first in the help, in the order in which they are used.
 _FIRST = ("detect", "plan", "install", "verify", "diagnose", "guard")
 #: Modules of this directory that are not commands.
+# The options of envsolve.cli.options.Machines, which a command for this machine does not have.
+_MACHINE_OPTIONS = ("--target", "--gpu", "--driver", "--platform", "--machine")
 HELPERS = frozenset({"main", "options", "output", "remembered"})
 
 
@@ -105,6 +107,9 @@ def _failed(error: Exception, as_json: bool) -> int:
         command = context.command_path if context else "envsolve"
         message, hint, code = error.format_message().rstrip("."), f"see {command} --help", error.exit_code
         message = message[:1].lower() + message[1:]
+        if type(error).__name__ == "NoSuchOption" and (name := getattr(error, "option_name", "")) in _MACHINE_OPTIONS:
+            message = f"{command} is for this machine and has no option {name}"
+            hint = f"plan for another machine: envsolve plan torch {name} ... -o pylock.toml; install the lock there"
     elif isinstance(error, OSError) and error.filename is not None and error.strerror:
         # A full disk, a mode or a name in the way is not a defect of the program.
         message, hint, code = f"{error.filename}: {error.strerror}", "fix that, or name another place", 1
@@ -144,6 +149,7 @@ def _app() -> Any:
     import pkgutil
 
     import typer
+    from typer._completion_classes import completion_init
     from typer.core import TyperGroup
     from typer.main import get_command
 
@@ -192,7 +198,16 @@ def _app() -> Any:
                 print("\n".join(installation()))
             raise typer.Exit
 
-    app = typer.Typer(cls=Modules, help=_HELP, no_args_is_help=True, context_settings=help_names, **plain)
+    # The options that typer adds do what `envsolve completion` does, but for the first Tab in zsh.
+    completion_init()
+    app = typer.Typer(
+        cls=Modules,
+        help=_HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        context_settings=help_names,
+        **plain,
+    )
 
     @app.callback()
     def options(

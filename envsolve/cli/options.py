@@ -182,18 +182,21 @@ def _part(option: str, text: str) -> str:
 
     from msgspec.structs import asdict
 
-    from envsolve.machine.target import parse_target
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.machine.target import in_words_of_parts, parse_target
 
     may_say, example = _PARTS[option]
     part = f"driver {text}" if option == "driver" and text.strip() else text
     try:
         target = parse_target(part)
+        if option == "platform":  # WSL is a name that the catalogue has
+            target = in_words_of_parts(target, Catalogue())
     except UsageError as error:
         hint = error.hint if option == "gpu" and text.strip() else f"write it as: --{option} {example}"
         raise UsageError(f"--{option} {quote(text)}: {error.message}", hint=hint) from None
     if any(value is not None and name not in may_say for name, value in asdict(target).items()):
         hint = f"write it as: --{option} {example}; a whole machine in one string is --target"
-        raise UsageError(f"--{option} {quote(text)} is no {option}", hint=hint)
+        raise UsageError(f"--{option} {quote(text)} does not name a {option}", hint=hint)
     return part
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -113,15 +113,19 @@ def _formed(part: str) -> Target | None:
 
 
 def _joined(part: str) -> str | None:
-    """Advice on parts with no comma between them: one that begins within this one and reads on its own."""
-    words = part.split()
-    for start in range(1, len(words)):
+    """Advice on parts with no comma between them: some of them read on their own."""
+    pieces = _apart(part.split())
+    return f"put commas between the parts: {', '.join(pieces)}" if len(pieces) > 1 else None
+
+
+def _apart(words: Sequence[str]) -> list[str]:
+    """The parts of a target among words, each the longest that reads on its own, and what lies between them."""
+    for start in range(len(words)):
         for end in range(len(words), start, -1):
             if _formed(" ".join(words[start:end])) is not None:
-                pieces = (words[:start], words[start:end], words[end:])
-                apart = ", ".join(" ".join(piece) for piece in pieces if piece)
-                return f'put a comma before "{words[start]}": {apart}'
-    return None
+                pieces = [" ".join(words[:start]), " ".join(words[start:end]), *_apart(words[end:])]
+                return [piece for piece in pieces if piece]
+    return [" ".join(words)] if words else []
 
 
 def _told_otherwise(part: str) -> str | None:
@@ -281,7 +285,7 @@ def machine_from_target(target: Target, catalogue: Catalogue) -> Machine:
     Raises:
         UsageError: A GPU name is unknown or ambiguous.
     """
-    target = _in_words_of_parts(target, catalogue)
+    target = in_words_of_parts(target, catalogue)
     sources: dict[str, str] = {}
     given = {"os": target.os, "arch": target.arch, "libc": target.libc, "distro": target.distro}
     sources |= {f"platform.{name}": "target" for name, value in given.items() if value}
@@ -301,7 +305,7 @@ def machine_from_target(target: Target, catalogue: Catalogue) -> Machine:
     return complete(machine, catalogue, oldest=True)
 
 
-def _in_words_of_parts(target: Target, catalogue: Catalogue) -> Target:
+def in_words_of_parts(target: Target, catalogue: Catalogue) -> Target:
     """Put the parts that the catalogue has for it in the place of a name such as ``g5.xlarge`` or ``JetPack 6.2``."""
     gpus, meant = [], []
     for count, name in target.gpus or ():

@@ -21,6 +21,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from envsolve.diagnose.signatures import cause_of
 from envsolve.environment.read import read_outline
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.facts.catalogue import Catalogue
@@ -95,6 +96,8 @@ def run_dry(command: Command, environ: Mapping[str, str], *, may_build: bool = T
         try:
             found = _run(wheels, environ)
         except EnvsolveError as error:
+            if cause_of(error.message) == "index-unreachable":
+                raise  # building would change nothing, and its warning would distract from the cause
             failure = error
         else:
             source = _newer_source(found, command, asked, environ)
@@ -125,8 +128,13 @@ def _run(command: Command, environ: Mapping[str, str]) -> _Found:
                 hint=f"see what it prints: {shlex.join(words)}",
             ) from error
     shown = "\n".join(f"  {line}" for line in (done.stderr or printed).strip().splitlines()[-_SHOWN_LINES:])
-    hint = "pip has dry runs since 22.2 and their report since 22.3" if "no such option" in done.stderr else None
-    raise EnvsolveError(f"{one.name} cannot do this (exit status {done.returncode}):\n{shown}", hint=hint)
+    message = f"{one.name} cannot do this (exit status {done.returncode}):\n{shown}"
+    hint = None
+    if "no such option" in done.stderr:
+        hint = "pip has dry runs since 22.2 and their report since 22.3"
+    elif cause_of(message) == "index-unreachable":
+        hint = "check the network, the proxy and the URL of the index; nothing was changed"
+    raise EnvsolveError(message, hint=hint)
 
 
 def _asked(command: Command) -> Asked:

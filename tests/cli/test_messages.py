@@ -48,10 +48,10 @@ def say(capsys: pytest.CaptureFixture[str]) -> Say:
         (["plan"], "nothing to plan", "name a requirement"),
         (["install", "--prefix", "env"], "nothing to plan", "name a requirement"),
         (["plan", "torch", "--target", ""], "the target is empty", "a target is a list of parts"),
-        (["plan", "torch", "--target", "RTX 4090 driver 550"], "cannot read", "put a comma before"),
-        (["builds", "torch", "--platform", "solaris"], "--platform solaris is no platform", "linux-aarch64"),
-        (["builds", "torch", "--platform", "H100"], "--platform H100 is no platform", "--target"),
-        (["builds", "torch", "--gpu", "H100, driver 550"], "--gpu 'H100, driver 550' is no gpu", "--target"),
+        (["plan", "torch", "--target", "RTX 4090 driver 550"], "cannot read", "put commas between"),
+        (["builds", "torch", "--platform", "solaris"], "--platform solaris does not name a platform", "linux-aarch64"),
+        (["builds", "torch", "--platform", "H100"], "--platform H100 does not name a platform", "--target"),
+        (["builds", "torch", "--gpu", "H100, driver 550"], "--gpu 'H100, driver 550' does not name a gpu", "--target"),
         (["builds", "torch", "--driver", "driver 550"], "--driver 'driver 550': cannot read", "--driver 550.54.15"),
         (["builds", "torch", "--driver", ""], "--driver ''", "--driver 550.54.15"),
         (["builds", "torch", "--platform", ""], "--platform ''", "linux-x86_64"),
@@ -268,3 +268,25 @@ def test_a_command_without_its_subcommand_prints_its_help(say: Say, words: tuple
     assert said.code == 2
     assert said.err.startswith(f"Usage: {' '.join(['envsolve', *words])}")
     assert "  what to do: " not in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (("install", "torch", "--gpu", "H100"), "has no option --gpu", "envsolve plan torch --gpu ... -o pylock.toml"),
+        (("verify", "--targett", "x"), "no such option: --targett", "see envsolve verify --help"),
+        (("plan", "torch", "--platform", "wsl", "--gpu", "GTX 9999"), "GTX 9999", "GTX"),
+        (("plan", "torch", "--platform", "H100"), "does not name a platform", "linux-x86_64"),
+        (
+            ("plan", "torch", "--target", "5070TI driver 591 wsl ubuntu 24.04 py3.12"),
+            "cannot read the target part",
+            "5070TI, driver 591, wsl, ubuntu 24.04, py3.12",
+        ),
+    ],
+)
+def test_words_about_another_machine(say: Say, words: tuple[str, ...], message: str, hint: str) -> None:
+    said = say(*words)
+    assert said.code == 2
+    first, second, *_ = said.err.splitlines()
+    assert message in first
+    assert hint in second

@@ -72,3 +72,14 @@ def test_a_diagnosis_is_certain_only_if_nothing_else_explains_the_report() -> No
     both = "AssertionError: Torch not compiled with CUDA enabled\noperator torchvision::nms does not exist"
     found = envsolve.diagnose(both, [machine], installed={"torch": "2.8.0+cpu", "torchvision": "0.22.0+cpu"})
     assert "certain" not in {d.certainty for d in found.diagnoses}
+
+
+def test_a_cpu_torch_beside_companions_for_cuda_is_one_cause_and_one_fix() -> None:
+    installed = {"torch": "2.8.0+cpu", "torchvision": "0.23.0+cu128"}
+    gpu, none = (
+        envsolve.describe_target(f"{gpu}, linux-x86_64, python 3.12") for gpu in ("H100, driver 580", "no gpu")
+    )
+    found = envsolve.diagnose("", [gpu], installed=installed)
+    assert [one.cause for one in found.diagnoses] == ["cpu-build"]
+    assert "torch==2.8.0+cu" in (found.diagnoses[0].remedies[0].command or "")
+    assert [one.cause for one in envsolve.diagnose("", [none], installed=installed).diagnoses] == ["mixed-flavours"]

@@ -92,10 +92,10 @@ DRIVER, PYTHON, CUDA = "write it as: driver 550", "write it as: python 3.12", "w
         ("T4, pyton 3.12", "pyton 3.12", "did you mean: python 3.12"),
         ("T4, drivr latest", "drivr latest", DRIVER),
         # no comma
-        ("RTX 4090 driver 550", "RTX 4090 driver 550", 'put a comma before "driver": RTX 4090, driver 550'),
-        ("T4 driver 550 py312", "T4 driver 550 py312", 'put a comma before "driver": T4, driver 550, py312'),
-        ("A100 linux", "A100 linux", 'put a comma before "linux": A100, linux'),
-        ("T4 Driver Version: 550.54", "T4 Driver Version: 550.54", 'before "Driver": T4, Driver Version: 550.54'),
+        ("RTX 4090 driver 550", "RTX 4090 driver 550", "put commas between the parts: RTX 4090, driver 550"),
+        ("T4 driver 550 py312", "T4 driver 550 py312", "put commas between the parts: T4, driver 550, py312"),
+        ("A100 linux", "A100 linux", "put commas between the parts: A100, linux"),
+        ("T4 Driver Version: 550.54", "T4 Driver Version: 550.54", "between the parts: T4, Driver Version: 550.54"),
         # what no part says
         ("T4, docker", "docker", "the GPUs of its host"),
         ("T4, MIG 1g.5gb", "MIG 1g.5gb", "write it behind its GPU"),

@@ -45,8 +45,17 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield _of_another_vendor(scene, scene.other_vendor, evidence)
         return
     what = _name(torch)
-    explains = (*CAUSE.file.explains, *(["mixed-flavours"] if lacks else []))
+    explains = (*CAUSE.file.explains, *(["mixed-flavours"] if lacks or _of_environment(scene, proved) else []))
     yield CAUSE.finding("cpu", grounds, evidence, _fixes(scene), explains, what=what, why=_why(scene))
+
+
+def _of_environment(scene: Scene, proved: bool) -> bool:
+    """Whether this is no error but an environment, for a GPU.
+
+    Its companions for CUDA are right then: the fix of torch keeps them, and a fix of the companions would replace them
+    by CPU builds first, and once more when torch is fixed.
+    """
+    return proved and bool(scene.gpus) and not scene.matches
 
 
 def _name(torch: Torch | None) -> str:
