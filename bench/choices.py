@@ -23,7 +23,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from bench.compare import differences
+from bench.compare import differences, refusal
 from bench.peers import Bench
 from bench.processes import Sample, sample
 from envsolve.errors import EnvsolveError
@@ -145,7 +145,10 @@ def compared(name: str, file: Path, bench: Bench) -> dict[str, Any]:
     }
     if plan.code or pins.code:
         said = plan if plan.code else pins
-        return found | {"kind": _ended(plan, pins), "said": said.output[-600:]}
+        ended = _ended(plan, pins)
+        if ended.startswith("only uv") and (rule := refusal(plan.output)):
+            return found | {"kind": "refused by a rule", "rule": rule, "said": said.output[-600:]}
+        return found | {"kind": ended, "said": said.output[-600:]}
     listed = differences(plan.output, pins.output)
     return found | {"kind": kind(listed), "differences": listed}
 

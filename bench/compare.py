@@ -46,6 +46,7 @@ def differences(plan: str, pins: str) -> list[dict[str, Any]]:
     theirs = bent | _needed_by(bent, made["packages"])
     toolkit = {need for p in made["packages"] if p["name"] == "cuda-toolkit" for need in p["requires"]}
     clash = set(_same_files(other))
+    older = _needed_by({*_made_for(other)}, made["packages"])
     found = []
     for name in sorted({*own, *other}):
         if own.get(name) != other.get(name):
@@ -54,10 +55,41 @@ def differences(plan: str, pins: str) -> list[dict[str, Any]]:
             rule = "the CUDA variant that all packages agree on (rule 9)" if ruled else None
             if rule is None and name in clash:
                 rule = "no file belongs to two packages (rule 9), as the peer's choice has it"
+            if rule is None and name in older:
+                rule = "what a release is made for, whatever its metadata says (compiled_against.json)"
             if rule is None and made["toolchain"] and name in toolkit:
                 rule = "the compiler for what is compiled at install or use: of torch's CUDA (rule 10)"
             found.append({"package": name, "envsolve": own.get(name), "peer": other.get(name), "rule": rule})
     return found
+
+
+#: What the facts of a refusal say, and the rule behind it.
+_REFUSALS = (
+    ("installs the files of", "no file belongs to two packages (rule 9)"),
+    ("is made for", "what a release is made for, whatever its metadata says (compiled_against.json)"),
+    ("for Python", "the Pythons that a release's metadata and files are for (rule 11)"),
+    ("needs Python", "the Pythons that a release's metadata and files are for (rule 11)"),
+    ("no wheel for cp", "the Pythons that a release's metadata and files are for (rule 11)"),
+    ("the machine", "the GPUs, driver and system of the machine (rules 1 to 11)"),
+)
+
+
+def refusal(plan: str) -> str | None:
+    """The rule by which a plan in JSON is impossible; None if its facts name none."""
+    try:
+        facts = [fact["fact"] for fact in json.loads(plan)["conflict"]]
+    except (ValueError, KeyError, TypeError):
+        return None  # an error, not a plan
+    return next((rule for words, rule in _REFUSALS if any(words in fact for fact in facts)), None)
+
+
+def _made_for(chosen: dict[str, str]) -> Iterator[str]:
+    """Packages of a choice of which one is not made for the other."""
+    for one in Catalogue().compiled_against:
+        package, module = chosen.get(one.package), chosen.get(one.module)
+        applies = package and module and SpecifierSet(one.versions).contains(package)
+        if applies and not SpecifierSet(one.module_versions).contains(module or ""):
+            yield from (one.package, one.module)
 
 
 def _same_files(chosen: dict[str, str]) -> Iterator[str]:

@@ -90,7 +90,10 @@ def settled(roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate], family
 
     An old release, from before a package required what now clashes, avoids the clash, and nobody wants it.
     """
-    modules = {one.module for one in family.catalogue.compiled_against}
+    against = family.catalogue.compiled_against
+    modules = {one.module for one in against}
+    # What goes with every newer module clashes with an old one only, and an old release is what goes with that.
+    bending = {one.package for one in against if all(s.operator[0] == ">" for s in SpecifierSet(one.module_versions))}
     for need in roots:
         candidate = chosen.get(need.key)
         if not isinstance(need, PackageNeed) or not isinstance(candidate, Candidate) or candidate.url:
@@ -98,7 +101,11 @@ def settled(roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate], family
         always = set(map(_files, family.files_of(need.name, None)))
         yield from (claim for claim in claims_of(candidate, family) if claim.key in always)
         version = candidate.version
-        if candidate.option is None and need.name not in modules and not (version.is_prerelease or version.epoch):
+        if (
+            candidate.option is None
+            and need.name not in modules | bending
+            and not (version.is_prerelease or version.epoch)
+        ):
             oldest = ".".join(map(str, version.release[: 1 if version.major else 2]))
             at_least = SpecifierSet(f">={oldest}")
             yield PackageNeed(need.name, need.extra, at_least, None, f"{need.name}{at_least}", need.origin)

@@ -140,7 +140,7 @@ def test_two_pins_that_exclude_each_other_are_the_whole_reason(world: World) -> 
     assert [fact.fact for fact in plan.conflict] == [
         "numpy 2.2.6 is not numpy<2",
         "numpy==2.2.6 was asked for (command line)",
-        "opencv-python 4.9.0.80 was compiled against numpy<2",
+        "opencv-python 4.9.0.80 is made for numpy<2",
         "opencv-python==4.9.0.80 was asked for (command line)",
     ]
     assert plan.remedies[0].text == "relax numpy==2.2.6"
@@ -192,3 +192,14 @@ def test_a_wheel_for_any_platform_may_have_libraries_for_one_only(torch_world: W
     plan = torch_world.plan("bitsandbytes", target="RTX 4070, driver 572.16, windows-x86_64")
     assert plan.status == "impossible"
     assert "bitsandbytes 0.42.0 was published for linux-x86_64 alone" in [fact.fact for fact in plan.conflict]
+
+
+def test_a_release_that_would_turn_torch_off_is_not_planned_beside_it(torch_world: World) -> None:
+    """The metadata of transformers names its torch only in an extra, and pip takes the newest beside any torch."""
+    for version in ("4.47.1", "4.51.3", "5.20.2"):
+        torch_world.default.wheel("transformers", version)
+    torch_world.build("torch", "2.0.1", "cu121", requires=["filelock"], code=OLD)
+    assert chosen(torch_world.plan("torch", "transformers"))["transformers"] == "5.20.2"
+    assert chosen(torch_world.plan("torch==2.0.1", "transformers"))["transformers"] == "4.51.3"
+    refused = torch_world.plan("torch==2.0.1", "transformers>=5")
+    assert "transformers 5.20.2 is made for torch>=2.6" in [fact.fact for fact in refused.conflict]
