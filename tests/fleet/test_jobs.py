@@ -6,7 +6,8 @@ import io
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +144,9 @@ def test_a_damaged_inventory_is_refused(text: str, tmp_path: Path) -> None:
 class Scripted:
     """An engine on which two nodes start, one of them fails, and one is never heard of."""
 
-    def __init__(self) -> None:
+    def __init__(self, done: Callable[[], object] = lambda: True) -> None:
         self.asked: list[str] = []
+        self.done = done
 
     def nodes(self) -> Mapping[str, Known]:
         return {}
@@ -154,7 +156,9 @@ class Scripted:
         watcher.started("a")
         watcher.started("b")
         watcher.ended("a", Outcome(failure="it burns"))
-        time.sleep(0.3)
+        deadline = time.monotonic() + 60
+        while not self.done() and time.monotonic() < deadline:
+            time.sleep(0.01)
         watcher.ended("b", Outcome(text=b"{}"))
 
 
@@ -163,10 +167,13 @@ def work(directory: Path) -> Work:
 
 
 def test_nodes_done_failed_and_running_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_PERIODS", (0.1, 10.0))
+    # Long enough for what comes before the first line, which tells no seconds that a busy computer would take.
+    monkeypatch.setattr(progress, "_PERIODS", (0.5, 1000.0))
+    line = progress._line
+    monkeypatch.setattr(progress, "_line", lambda status: line(replace(status, began=time.monotonic())))
     shown = io.StringIO()
     with progress.shown(shown):
-        outcomes = run_on(Scripted(), work(tmp_path), "probing", fresh=60)
+        outcomes = run_on(Scripted(shown.getvalue), work(tmp_path), "probing", fresh=60)
     assert shown.getvalue() == "probing 3 nodes: 1 of 3, 0 s, 1 failed, 1 running\n"
     assert outcomes["a"].failure == "it burns" and outcomes["b"].text == b"{}"
     assert outcomes["c"].failure == "the engine reported nothing for it"

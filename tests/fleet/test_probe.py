@@ -80,13 +80,13 @@ def test_every_kind_of_fault_is_named_and_no_node_is_lost(nodes: Path) -> None:
         printing(nodes, f"{kind}1")
         (nodes / f"{kind}1.sh").write_text(text.format(profile=nodes / f"{kind}1.json"))
     found = json.loads(
-        run(command(nodes, ",".join(f"{kind}1" for kind in KINDS), "--time-limit", "3", "--format", "json"))
+        run(command(nodes, ",".join(f"{kind}1" for kind in KINDS), "--time-limit", "6", "--format", "json"))
     )
     answered = {node for one in found["classes"] for node in one["nodes"]}
     assert answered == {f"{kind}1" for kind in GOOD}
     assert found["unreachable"].keys() == {f"{kind}1" for kind in KINDS.keys() - GOOD}
     assert found["unreachable"]["dead1"] == "ssh failed: ssh: connect to host: No route to host"
-    assert found["unreachable"]["slow1"] == "it took longer than 3 s"
+    assert found["unreachable"]["slow1"] == "it took longer than 6 s"
     assert "SyntaxError" in found["unreachable"]["failing1"]
     assert "No space left" in found["unreachable"]["full1"]
     kept = {path.name for path in (nodes.parent / "fleet/machines").iterdir()}
@@ -127,14 +127,14 @@ def test_what_an_interrupted_probe_found_long_ago_is_not_used(nodes: Path) -> No
 
 
 def test_nothing_outlives_ctrl_c_and_the_time_limit(nodes: Path) -> None:
-    (nodes / "a.sh").write_text(f"echo $$ > {nodes}/pid; exec sleep 61")
-    running = subprocess.Popen(command(nodes, "a", "--time-limit", "3"), stderr=subprocess.PIPE, text=True)
+    (nodes / "a.sh").write_text(f"echo $$ > {nodes}/pid; exec sleep 601")
+    running = subprocess.Popen(command(nodes, "a", "--time-limit", "60"), stderr=subprocess.PIPE, text=True)
     while not (nodes / "pid").exists() or not (nodes / "pid").read_text():
         time.sleep(0.05)
     pid = int((nodes / "pid").read_text())
     running.send_signal(signal.SIGINT)
-    assert running.wait(20) == 130
-    deadline = time.monotonic() + 20
+    assert running.wait(120) == 130
+    deadline = time.monotonic() + 120
     while Path(f"/proc/{pid}/cmdline").exists() and "sleep" in Path(f"/proc/{pid}/cmdline").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.1)

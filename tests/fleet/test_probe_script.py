@@ -100,7 +100,7 @@ def test_the_cuda_version_of_a_compat_library_is_not_the_drivers(driver: Path) -
 
 
 def hang() -> dict[str, Any]:
-    time.sleep(60)
+    time.sleep(600)
     return {}
 
 
@@ -116,9 +116,9 @@ def fail() -> dict[str, Any]:
 def test_a_driver_that_hangs_or_crashes_is_an_answer() -> None:
     started = time.monotonic()
     assert "does not answer" in probe_script.in_child(hang, 0.2)["error"]
-    assert time.monotonic() - started < 10
-    assert "crashed" in probe_script.in_child(crash, 10)["error"]
-    assert probe_script.in_child(fail, 10)["error"] == "NVML: odd"
+    assert time.monotonic() - started < 300
+    assert "crashed" in probe_script.in_child(crash, 120)["error"]
+    assert probe_script.in_child(fail, 120)["error"] == "NVML: odd"
 
 
 def test_a_gpu_that_nobody_answers_for_is_unknown(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def main(plan: str, prefix: str, manager: str) -> int:
     def say(step: Step) -> None:
         print(step.stage, step.text, flush=True)
 
-    environment.WAIT_SECONDS = 30
+    environment.WAIT_SECONDS = 120
     try:
         source = msgspec.json.decode(Path(plan).read_bytes(), type=Plan)
         install(source, Path(prefix), manager=manager, progress=say, verify=_slowly)

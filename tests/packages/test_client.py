@@ -280,10 +280,9 @@ def test_prefetch_is_joined(server: IndexServer, make_client: MakeClient) -> Non
         index.wheel(name, "1.0", requires=[f"{name}-needs"])
     server.fault("/simple/", delay=0.1)
     client = make_client(index)
-    started = time.monotonic()
     client.prefetch(names)
     found = [client.project(name) for name in names]
-    assert time.monotonic() - started < 40 * 0.1, "no longer than one after the other"
+    assert server.most_busy > 1, "not one after the other"
     files = [files[0] for files in found]
     client.prefetch_metadata(files)
     assert [client.metadata(file).requires_dist for file in files] == [(f"{name}-needs",) for name in names]

@@ -43,7 +43,7 @@ class Shop:
         return {**os.environ, **uv, "PATH": path, **self.variables}
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=600)
 
     def envsolve(self, *arguments: str, becomes_another: bool = False) -> subprocess.CompletedProcess[str]:
         if becomes_another:

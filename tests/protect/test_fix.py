@@ -51,7 +51,7 @@ class Workshop:
 
     def run(self, *command: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            command, env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+            command, env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done

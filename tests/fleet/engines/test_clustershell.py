@@ -43,7 +43,7 @@ def processes(text: str) -> int:
     return found
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -56,7 +56,7 @@ def test_nothing_runs_on_after_the_command_has_ended(tmp_path: Path, number: sig
     running = start(command(tmp_path, f"cat > /dev/null; (sleep 600; : {tmp_path}) & wait", "gpu[1-40]"))
     wait_for(lambda: processes(f"{tmp_path}/python -") >= 3)
     running.send_signal(number)
-    assert running.wait(timeout=30) in (130, 143, -9)
+    assert running.wait(timeout=120) in (130, 143, -9)
     wait_for(lambda: processes(str(tmp_path)) == 0, 30)
 
 
@@ -65,8 +65,8 @@ def test_a_command_that_ignores_the_end_is_killed(tmp_path: Path) -> None:
     running = start(command(tmp_path, does, "gpu1"))
     wait_for(lambda: processes(f"{tmp_path}/python -") >= 1)
     running.send_signal(signal.SIGINT)
-    running.wait(timeout=30)
-    wait_for(lambda: processes(str(tmp_path)) == 0, 15)
+    running.wait(timeout=120)
+    wait_for(lambda: processes(str(tmp_path)) == 0)
 
 
 def test_no_node_loses_its_input(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_an_install_that_is_stopped_leaves_nothing_and_is_run_again(
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert held.reached.wait(30)
         os.kill(process.pid, number)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
         held.release()
         assert process.returncode in (130, -number)
         assert not prefix.exists()
