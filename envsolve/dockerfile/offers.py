@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -45,6 +46,11 @@ class Within:
     libc: Libc | None = None
 
 
+@lru_cache(maxsize=4096)
+def _version(text: str) -> Version:
+    return Version(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """One build, with its verdict for each GPU.
@@ -67,7 +73,7 @@ class Offer:
     @property
     def version(self) -> Version:
         """With the local part of its file name."""
-        return Version(self.build.version + self.build.local)
+        return _version(self.build.version + self.build.local)
 
     @property
     def refused(self) -> BuildLine | None:
@@ -254,6 +260,7 @@ class Asked:
     context: Context
     read: Mapping[int, tuple[Install, ...]]
     offers: Callable[[str], tuple[Offer, ...]]
+    _taken: dict[tuple[object, ...], Offer | None] = field(default_factory=dict)
 
     @property
     def platform(self) -> Platform | None:
@@ -319,8 +326,14 @@ class Asked:
         looks = self.looks(install, package)
         for wanted in install.wanted:
             if wanted.name == package and not wanted.requirement.url and not looks.unknown:
-                allowed = found(self.offers(package), wanted.requirement.specifier, looks, within, install.early)
-                return max(allowed, key=lambda offer: (offer.version, offer.refused is None), default=None)
+                # Each stage asks it again for all the commands that led to it.
+                specifier = wanted.requirement.specifier
+                key = package, specifier, looks, within, install.early
+                if key not in self._taken:
+                    allowed = found(self.offers(package), specifier, looks, within, install.early)
+                    best = max(allowed, key=lambda offer: (offer.version, offer.refused is None), default=None)
+                    self._taken[key] = best
+                return self._taken[key]
         return None
 
     def torch_at(self, stage: Stage, until: Command) -> Offer | None:

@@ -14,6 +14,7 @@ from envsolve.dockerfile.model import Command, Copied, Stage, Text
 from envsolve.errors import UsageError
 from envsolve.packages.shell import assigned, simple_commands, unset, words
 from envsolve.system.files import read_regular
+from envsolve.system.limits import COMMANDS, INSTRUCTION_LINES, STAGES
 
 # dockerfile-parse splits the text into instructions. It supports neither documents (``RUN <<EOF``) nor a byte order
 # mark, so documents are cut out first: their lines are not instructions.
@@ -42,9 +43,15 @@ class Instruction:
 
 
 def instructions(text: str) -> Iterator[Instruction]:
-    """The instructions of a Dockerfile, in order, without comments."""
+    """The instructions of a Dockerfile, in order, without comments.
+
+    Raises:
+        UsageError: It has more lines than anybody writes.
+    """
     from dockerfile_parse import DockerfileParser
 
+    if text.count("\n") > INSTRUCTION_LINES:
+        raise UsageError(f"it has more than {INSTRUCTION_LINES} lines", hint="name a Dockerfile")
     text = re.sub(r"\r\n?", "\n", text.removeprefix("\ufeff"))
     escape = _escape(text)
     text = re.sub(rf"{re.escape(escape)}\s*\Z", "", text)  # it continues nothing
@@ -119,6 +126,7 @@ def _end(lines: Sequence[str], start: int, word: str, indented: bool) -> int | N
 _BUILDS_NOTHING = frozenset({"CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL"})
 # Beyond what people write, even with a lock file in a document.
 _LARGEST = 2**20
+_AGAIN = 10  # see COMMANDS
 _RUNS_NOTHING = _BUILDS_NOTHING | {"ADD", "COPY", "ENV", "SHELL", "USER", "VOLUME", "WORKDIR"}
 
 
@@ -171,7 +179,7 @@ def read_stages(text: str) -> tuple[Stage, ...]:
     """The stages of a Dockerfile, in order.
 
     Raises:
-        UsageError: It has no FROM.
+        UsageError: It has no FROM, or more lines, stages or commands than anybody writes.
     """
     outside: dict[str, str] = {}
     stages: list[Stage] = []
@@ -179,6 +187,8 @@ def read_stages(text: str) -> tuple[Stage, ...]:
     stage: _Open | None = None
     for one in instructions(text):
         if one.name == "FROM":
+            if len(stages) >= STAGES:
+                raise UsageError(f"it has more than {STAGES} stages", hint="name a Dockerfile")
             if stage:
                 stages.append(stage.closed(outside))
             stage = _opened(one.line, words(one.value, outside), stages, opened)
@@ -189,7 +199,17 @@ def read_stages(text: str) -> tuple[Stage, ...]:
             _read(one, stage)
     if stage is None:
         raise UsageError("it has no FROM instruction", hint="name a Dockerfile")
-    return (*stages, stage.closed(outside))
+    stages.append(stage.closed(outside))
+    _limit(stages)
+    return tuple(stages)
+
+
+def _limit(stages: Sequence[Stage]) -> None:
+    led: dict[int, int] = {}
+    for stage in stages:
+        led[id(stage)] = len(stage.commands) + (led.get(id(stage.base), 0) if stage.base else 0)
+    if sum(len(stage.commands) for stage in stages) > COMMANDS or sum(led.values()) > _AGAIN * COMMANDS:
+        raise UsageError(f"it runs more than {COMMANDS} commands", hint="name a Dockerfile")
 
 
 def _opened(line: int, given: Sequence[str], stages: Sequence[Stage], opened: Mapping[int, _Open]) -> _Open:

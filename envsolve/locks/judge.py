@@ -24,6 +24,7 @@ from envsolve.rules.judge import Judge, as_judged, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import Environment, admits_python, same_system
 from envsolve.rules.verdict import Level, Verdict
+from envsolve.system.limits import single_line
 from envsolve.values import PythonVersion
 
 _SHOWN = 4
@@ -58,7 +59,7 @@ def _checked(
     unknown = [choice for choice in chosen if choice not in lock.choices and choice != DEV]
     if unknown:
         known = f"it has {', '.join(lock.choices)}" if lock.choices else "it has none that is not installed anyway"
-        raise UsageError(f"{path} has no {unknown[0]}", hint=known)
+        raise UsageError(f"{path} has no {unknown[0]}", hint=single_line(known))
     facts = Facts.of(catalogue)
     answers = []
     for machine in machines:

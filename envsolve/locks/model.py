@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
 
 import msgspec
 
 from envsolve import __version__
+from envsolve.system.limits import is_sane, single_line
 
 if TYPE_CHECKING:
     from envsolve.planning.lock import Assumptions
@@ -17,6 +19,17 @@ if TYPE_CHECKING:
 Status = Literal["runs", "does not run", "incomplete", "unknown"]
 #: Worst first; a machine has the status of its worst finding.
 STATUSES: tuple[Status, ...] = ("does not run", "incomplete", "unknown", "runs")
+
+
+def plain(text: Any) -> str | None:
+    """A text of a lock that becomes part of a line of an answer, or is compared as a version; None if there is none.
+
+    Raises:
+        ValueError: It is no text, has line breaks or other control characters, or is too long to compare.
+    """
+    if text is not None and not (isinstance(text, str) and text.isprintable() and is_sane(text)):
+        raise ValueError(f"{text!r:.60} is not the text of a field")
+    return text
 
 
 class Locked(msgspec.Struct, frozen=True, gc=False):
@@ -41,6 +54,11 @@ class Locked(msgspec.Struct, frozen=True, gc=False):
     source: bool = False
     index: str | None = None
     conda: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no tool writes: its texts become lines for people and commands of a workflow."""
+        for text in (self.name, self.version, self.index, self.conda, *self.files):
+            plain(text)
 
 
 class LockFile:
@@ -139,8 +157,11 @@ _VERDICTS: Mapping[Status, str] = {
 
 
 def describe(report: LockReport) -> str:
-    """The report as text: a line for each machine, and below it what was found."""
-    return "\n\n".join("\n".join(_lines(lock)) for lock in report.locks)
+    """The report as text: a line for each machine, and below it what was found.
+
+    Nothing in it has a line of its own that a lock or its path could make a command of a workflow.
+    """
+    return "\n\n".join("\n".join(map(single_line, _lines(lock))) for lock in report.locks)
 
 
 def _lines(lock: LockAnswer) -> Iterator[str]:
@@ -195,7 +216,7 @@ def sarif(report: LockReport) -> str:
             "locations": [
                 {
                     "physicalLocation": {
-                        "artifactLocation": {"uri": lock.file.replace("\\", "/")},
+                        "artifactLocation": {"uri": quote(lock.file.replace("\\", "/"))},
                         "region": {"startLine": finding.line},
                     }
                 }

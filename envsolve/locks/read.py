@@ -13,7 +13,7 @@ import msgspec
 from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
 
-from envsolve.locks.model import Locked, LockFile
+from envsolve.locks.model import Locked, LockFile, plain
 from envsolve.packages.requirements import wrong
 from envsolve.rules.platform import Environment
 from envsolve.system.files import is_file, parse_toml, read_regular
@@ -114,7 +114,7 @@ class FlatLock(LockFile):
 
     def __init__(self, kind: str, entries: Sequence[Entry], requires_python: str | None) -> None:
         self.kind = kind
-        self.requires_python = requires_python
+        self.requires_python = plain(requires_python)
         self.entries = entries
         self.choices = tuple(sorted({choice for entry in entries for choice in entry.choices}))
 

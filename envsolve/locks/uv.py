@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from envsolve.errors import UsageError
-from envsolve.locks.model import Locked, LockFile
+from envsolve.locks.model import Locked, LockFile, plain
 from envsolve.locks.read import LOCK_AGAIN, Table, filename, files_of, lines_of, marker_of, project_text
 from envsolve.rules.platform import Environment
 from envsolve.system.files import parse_toml
@@ -43,7 +43,7 @@ class UvLock(LockFile):
         table = _table(text, path)
         self._parsed: dict[str, Sequence[Table]] = {}
         self._path, self._lines = path, lines_of(text)
-        self.requires_python = table.get("requires-python")
+        self.requires_python = plain(table.get("requires-python"))
         self._packages: dict[str, list[Table]] = {}
         for package in table.get("package", ()):
             self._packages.setdefault(package["name"], []).append(package)

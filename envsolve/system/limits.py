@@ -33,6 +33,12 @@ REQUIREMENT_FILES = 500
 """Requirement files read for one request, each as often as it is named."""
 REQUIREMENT_DEPTH = 30
 """Requirement files that name each other in a chain."""
+INSTRUCTION_LINES = 50_000
+"""Lines of a Dockerfile: to join the lines of one instruction takes the square of their number."""
+STAGES = 100
+"""Stages of a Dockerfile: each is judged with all commands that led to it. Real ones have up to thirty."""
+COMMANDS = 4000
+"""Commands of a Dockerfile; ten times as many if each stage counts those of the stages that it is built on again."""
 VARIABLE_LENGTH = 64 * 1024
 """Characters of a Dockerfile variable or word with its variables expanded."""
 NODE_BYTES = 4 * MIB

@@ -123,3 +123,22 @@ def test_no_requirement_file_crashes_it(text: str) -> None:
     document = "FROM a\nCOPY <<EOF r.txt\n" + text.replace("EOF", "") + "\nEOF\nRUN pip install -r r.txt\n"
     for stage in read_stages(document):
         list(installs(stage.commands, Context(None)))
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("FROM a AS s0\n" + "".join(f"FROM s{n} AS s{n + 1}\n" for n in range(1500)), "more than 100 stages"),
+        ("FROM a\n" + "RUN pip install torch\n" * 8_000, "more than 4000 commands"),
+        ("FROM a\nRUN x " + "\\\n" * 400_000, "more than 50000 lines"),
+        ("FROM a\nRUN " + "true;" * 8_000, "more than 4000 commands"),
+        (
+            "FROM a AS s0\n" + "".join(f"FROM s{n} AS s{n + 1}\n" + "RUN true\n" * 39 for n in range(99)),
+            "more than 4000 commands",
+        ),
+    ],
+    ids=["stages", "instructions", "lines", "commands", "commands of stages"],
+)
+def test_what_would_take_minutes_is_refused(text: str, limit: str) -> None:
+    with pytest.raises(UsageError, match=limit):
+        read_stages(text)
