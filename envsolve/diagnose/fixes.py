@@ -69,7 +69,8 @@ def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tupl
     return ()
 
 
-_INDEX = re.compile(r"/whl/(?:nightly/)?(cu\d{2,3})\b")
+# The index of a command or a project, and the name of ComfyUI's portable release.
+_INDEX = re.compile(r"(?:/whl/(?:nightly/)?|ComfyUI_(?:\w{1,30}_)?)(cu\d{2,3})(?!\d)")
 
 
 def _meant(scene: Scene) -> Sequence[str] | None:
@@ -107,8 +108,13 @@ def rebuild_torch(scene: Scene) -> Fix:
 def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Fix | None:
     """The command for the best set of family packages under specifiers, torch among them; None if none fits."""
     families = [scene.family, *([_on_cpu(scene)] if "+cpu" in str(asked.get("torch", "")) else [])]
-    found = ((pairing, family) for family in families for pairing in family.pairings(asked))
-    return next((_remedy(scene, pairing, family) for pairing, family in found), None)
+    meant = _meant(scene)
+    for variants in [meant, None] if meant else [None]:
+        for family in families:
+            for pairing in family.pairings(asked):
+                if variants is None or pairing[0].build.variant in variants:
+                    return _remedy(scene, pairing, family)
+    return None
 
 
 def _on_cpu(scene: Scene) -> Family:
@@ -200,6 +206,10 @@ def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
         "which wheels for servers do not carry. Such wheels exist only for each JetPack's own Python: make the "
         "environment with the system's python3."
     )
+    own = next((chip.own_index for gpu in islands if (chip := known.get(gpu.compute_capability or ""))), None)
+    if own and not scene.mentions("jetpack 5", "jetpack version: 5", "jetpack: 5", "r35", "jp5", "jetpack5"):
+        text += " The index below is that of JetPack 6, with Python 3.10."
+        return (Fix(text, f"python3.10 -m pip install --force-reinstall torch torchvision --index-url {own}"),)
     return (Fix(text),)
 
 

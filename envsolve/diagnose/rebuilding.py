@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from envsolve.diagnose.model import Fix
 from envsolve.diagnose.scene import Scene, public
+from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Environment
 from envsolve.machine.model import Gpu
 from envsolve.rules.nvidia.toolchain import CompilerFacts
@@ -57,11 +58,24 @@ def archs_for(scene: Scene, gpus: Sequence[Gpu]) -> str:
     return entries or arch_list(gpus)
 
 
-def extension_named(scene: Scene, line: str = "") -> str | None:
-    """The project of the library on a line, else the first one that the report names."""
+def extension_named(scene: Scene, line: str = "", match: Match | None = None) -> str | None:
+    """The project of the library on a line or of the module that an error came from, else the first that is named."""
     modules, low = scene.catalogue.extension_modules, line.lower()
-    on_line = next((module.package for module in modules if module.name in low), None)
-    return on_line or next((module.package for module in modules if scene.mentions(module.name)), None)
+    module = importer(scene, match) if match else None
+    named = (one.package for word in (low, (module or "").lower()) for one in modules if word and one.name in word)
+    return next(named, None) or next((one.package for one in modules if scene.mentions(one.name)), None)
+
+
+_MODULE_FILE = re.compile(r"(?:site|dist)-packages[/\\]+(\w+)[/\\]")
+_ABOVE, _BELOW = 40, 8  # lines of a traceback
+
+
+def importer(scene: Scene, match: Match) -> str | None:
+    """The module whose file a traceback names nearest to an error."""
+    text = scene.report.text.splitlines()
+    above, below = text[max(0, match.line - _ABOVE) : match.line], text[match.line : match.line + _BELOW]
+    names = (name for line in (*reversed(above), *below) for name in reversed(_MODULE_FILE.findall(line)))
+    return next(names, None)
 
 
 def source_of(scene: Scene) -> str:

@@ -86,6 +86,92 @@ KINDS = {
         "cpu-build",
         r"torch==2\.8\.0\+cu126",
     ),
+    "a torch\\lib of two releases": (
+        'OSError: [WinError 182] The operating system cannot run %1. Error loading "D:\\ui\\python_embeded\\Lib\\'
+        'site-packages\\torch\\lib\\c10.dll" or one of its dependencies.',
+        "library-mismatch",
+        "uninstall -y torch torchvision torchaudio &&",
+    ),
+    "torchvision of another torch in a portable ComfyUI": (
+        "D:\\ComfyUI_cu128_50XX\\python_embeded\\Lib\\site-packages\\torchvision\\io\\image.py:14: UserWarning: "
+        "Failed to "
+        "load image Python extension: '[WinError 127] The specified procedure could not be found'",
+        "mixed-flavours",
+        r"python_embeded\\python\.exe .*torch==\S+cu128 torchvision==\S+cu128 torchaudio==",
+    ),
+    "a companion that an index does not have": (
+        "Looking in indexes: https://download.pytorch.org/whl/cu132\nCollecting torch\nCollecting "
+        "torchvision\nERROR: Could"
+        " not find a version that satisfies the requirement torchaudio (from versions: none)\n`pip install --index-url "
+        "https://download.pytorch.org/whl/cu132 torch torchvision torchaudio`",
+        "no-such-build",
+        r"torch==\S+ torchvision==\S+ torchaudio==",
+    ),
+    "CCCL of CUDA 13": (
+        'cuda_fp16.h(81): error: identifier "NV_IF_ELSE_TARGET" is undefined',
+        "toolkit-headers-missing",
+        "include/cccl",
+    ),
+    "llama.cpp for the CPU": (
+        "the install ends well but it is a cpu version of llama-cpp-python",
+        "cpu-build",
+        "GGML_CUDA=on",
+    ),
+    "CMake and the distribution's nvcc": (
+        "$ CMAKE_ARGS=-DGGML_CUDA=on pip install llama-cpp-python\nCMake Error at CMakeDetermineCUDACompiler.cmake:227 "
+        "(message):\n  Couldn't find CUDA library root.",
+        "cuda-home-elsewhere",
+        "CUDACXX=/usr/local/cuda/bin/nvcc && CMAKE_ARGS=-DGGML_CUDA=on pip install",
+    ),
+    "CMake without nvcc": (
+        "CMake Error at CMakeDetermineCUDACompiler.cmake:603 (message):\n  Failed to detect a default CUDA "
+        "architecture.",
+        "nvcc-missing",
+        "CUDACXX=/usr/local/cuda/bin/nvcc",
+    ),
+    "mmcv for another torch": (
+        "pip install torch==2.3.0 torchvision==0.18.0 --index-url https://download.pytorch.org/whl/cu121\n"
+        "import mmcv.ops\nModuleNotFoundError: No module named 'mmcv._ext'",
+        "mixed-flavours",
+        r"mmcv==2\.2\.0 -f \S+/cu121/torch2\.3/",
+    ),
+    "mmdet takes no mmcv of a newer torch": (
+        "torch 2.2.0\nmmdet 3.3.0\nImportError: DLL load failed while importing _ext: The specified module "
+        "could not be found.",
+        "mixed-flavours",
+        r"torch==2\.1\.2.*mmcv==2\.1\.0",
+    ),
+    "torchaudio for CUDA beside the CPU torch": (
+        "pip install torch --index-url https://download.pytorch.org/whl/cpu\nOSError: libcudart.so.13: cannot "
+        "open shared "
+        "object file: No such file or directory\ntorch 2.11.0+cpu\ntorchaudio 2.11.0",
+        "mixed-flavours",
+        r"torchaudio==2\.11\.0\+cpu",
+    ),
+    "tiny-cuda-nn beside a CPU torch": (
+        "OSError: Unknown compute capability. Specify the target compute capabilities in the TCNN_CUDA_ARCHITECTURES "
+        "environment variable or install PyTorch with the CUDA backend to detect it automatically.",
+        "cpu-build",
+        r"torch==\d",
+    ),
+    "a torch for servers on an Orin": (
+        "Jetson AGX Orin, JetPack 6.1\nRuntimeError: CUDA error: no kernel image is available for execution on "
+        "the device",
+        "no-kernel-for-gpu",
+        "pypi.jetson-ai-lab.io/jp6",
+    ),
+    "a torch that does not know the GPU of a build": (
+        "PyTorch 1.6.0, nvidia 3090\nUnknown CUDA arch (8.6) or GPU not supported",
+        "nvcc-arch-unknown",
+        r"torch==(?!1\.6)",
+    ),
+    "the nvcc of the environment is the right one": (
+        "torch 2.1.2+cu118\nnvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 11.8, V11.8.89\n"
+        "RuntimeError:\nThe detected CUDA version (12.2) mismatches the version that was used to "
+        "compile\nPyTorch (11.8).",
+        "cuda-home-elsewhere",
+        r"CUDA_HOME=\$\(dirname",
+    ),
     "the variant that a sentence tells of": (
         "GTX 1080 and PyTorch 2.8.0 + cu129\nCUDA error: no kernel image is available for execution on the device",
         "no-kernel-for-gpu",

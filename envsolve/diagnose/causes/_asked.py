@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +16,7 @@ from envsolve.diagnose.fixes import pair_with, with_another_python
 from envsolve.diagnose.model import Fix
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
-from envsolve.facts.builds import Build
+from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import nearest_variants, variants
 from envsolve.machine.model import Platform
 from envsolve.rules.platform import libc_needed, libc_of, libc_serves, python_fits, same_system
@@ -127,15 +128,20 @@ def asked_for(scene: Scene) -> Asked | None:
         _ignored(scene, wanted),
         index["url"] if index else None,
         scene.mentions("torch"),
-        _unpublished(index["url"], scene) if index else None,
+        _unpublished(index["url"], scene, name, known) if index else None,
         name != "torch" and scene.mentions("(from torch)", "(from torch="),
     )
 
 
-def _unpublished(url: str, scene: Scene) -> str | None:
-    """The variant of an index's URL, ``cu131``, if torch was never published for it."""
+def _unpublished(url: str, scene: Scene, name: str, known: Sequence[Build]) -> str | None:
+    """The variant of an index's URL, ``cu131``, if torch, or the companion of torch that is wanted, has none for it."""
     variant = url.rpartition("/")[2]
-    return variant if re.fullmatch(r"cu\d{2,3}", variant) and variant not in variants(scene.catalogue) else None
+    if not re.fullmatch(r"cu\d{2,3}", variant):
+        return None
+    of_torch = variant in variants(scene.catalogue)
+    there = {build.variant for build in known if build.index == "pytorch"}
+    close = scene.family.follows_torch(name) and there and not there & {variant, ANY}
+    return variant if not of_torch or close else None
 
 
 def _answers(build: Build, wanted: str) -> bool:
@@ -188,7 +194,10 @@ def nearest(scene: Scene, name: str, wanted: str, variant: str | None = None) ->
     version = re.search(r"\d+(?:\.\d+)+", wanted)
     texts = [f"=={version[0]}+{near}" for near in nearest_variants(variant or "", scene.catalogue) if version]
     texts += [f"=={version[0]}"] if version else []
-    found = (pair_with(scene, {name: SpecifierSet(text)}) for text in (*texts, ""))
+    # What is installed by the same command has to be in the same variant.
+    also = [one for one in ("torch", "torchvision", "torchaudio") if variant and one != name and scene.mentions(one)]
+    beside = {one: SpecifierSet() for one in also} if scene.family.follows_torch(name) else {}
+    found = (pair_with(scene, {**beside, name: SpecifierSet(text)}) for text in (*texts, ""))
     return tuple({remedy.command: remedy for remedy in found if remedy}.values())
 
 

@@ -287,6 +287,30 @@ def _changes_of_uv(text: str) -> Iterator[Fact]:
         yield Package(normalised(match[2]), None if match[1] == "-" else match[3])
 
 
+# What a command installed, if nothing says otherwise: steps that people list.
+
+_STEP = re.compile(rf"\bpip3? install\b(.{{0,300}}?\b(?:torch|torchvision|torchaudio)=={VERSION}.{{0,300}})")
+_STEP_PIN = re.compile(rf"(?<![\w.-])(torch|torchvision|torchaudio)==({VERSION})")
+_STEP_INDEX = re.compile(r"/whl/(cu\d{2,3}|cpu)\b")
+_REFUSED = ("no matching distribution", "could not find a version", "no solution found", "resolutionimpossible")
+
+
+@READERS.log
+def _steps(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    if any(log.containing(*_REFUSED)):
+        return
+    found = ((line, _STEP.search(line.text)) for line in log.containing("pip install", "pip3 install"))
+    steps = [(line, step[1]) for line, step in found if step and _STEP_INDEX.search(step[1])]
+    failed = [line.index for line in log.containing("importerror", "modulenotfounderror", "runtimeerror") if steps]
+    # Of several attempts, which was the last is not known; a program that ran afterwards shows that it ended well.
+    if len(steps) == 1 and any(index > steps[0][0].index for index in failed):
+        line, words = steps[0]
+        index = _STEP_INDEX.search(words)
+        for name, version in _STEP_PIN.findall(words):
+            local = f"+{index[1]}" if index and "+" not in version else ""
+            yield Observation(Package(name, version + local), line, Trust.HINTED)
+
+
 # What conda and mamba plan, read as if they did it: what a later line prints wins.
 
 _CONDA_NAME = r"[a-z0-9_][a-z0-9._-]{0,60}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from envsolve.diagnose.causes._shared import Cause, lines, shown_variable, torch_evidence
 from envsolve.diagnose.causes.nvcc_arch_unknown import another_ran
 from envsolve.diagnose.causes.nvcc_missing import (
+    build_again,
     fault_of,
     look_for_home,
     other_nvccs,
@@ -28,6 +29,10 @@ CAUSE = Cause.of(__name__)
 
 def from_report(scene: Scene) -> Iterator[Finding]:
     """Two toolkits, and a build that mixes them or takes the wrong one; or a directory without a compiler."""
+    if (match := CAUSE.first(scene, "cmake")) and scene.os != "windows":
+        named = (CAUSE.fix("cmake-toolkit", again=build_again(scene)), CAUSE.fix("cmake-remove"))
+        yield CAUSE.finding("cmake", Grounds.STATED, lines(match), named, ("nvcc-missing",))
+        return
     if another := another_ran(scene):
         yield _another(scene, *another)
         return
@@ -57,9 +62,9 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         case "path", match:
             path = match.group("path", "other")
             # Without the variable torch and CMake look for nvcc on PATH and in /usr/local/cuda.
-            named = [CAUSE.fix("unset", wanted="")] if scene.mentions("cuda_home=", "cuda_path=") else []
+            unset = [CAUSE.fix("unset", wanted="")] if scene.mentions("cuda_home=", "cuda_path=") else []
             cuda = scene.toolkit
-            ways = (*named, *look_for_home(scene, cuda), *nvcc_remedies(scene, cuda))
+            ways = (*unset, *look_for_home(scene, cuda), *nvcc_remedies(scene, cuda))
             yield CAUSE.finding("gone", Grounds.STATED, lines(match), ways, path=path)
 
 

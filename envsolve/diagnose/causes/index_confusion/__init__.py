@@ -56,7 +56,7 @@ def _looked_up(scene: Scene) -> Iterator[Finding]:
         if "+" in asked.wanted:
             # Exactly this build exists: another variant is no fix.
             found = found[-1:]
-        fixes = (*_bind(scene), *found)
+        fixes = (*found, *_bind(scene)) if asked.match.signature.id == "pip-none" and found else (*_bind(scene), *found)
         grounds = Grounds.STATED if "+" in asked.wanted else Grounds.SUGGESTED
         yield _confused("elsewhere", grounds, evidence, fixes, asked=asked.words, where=where)
 

@@ -9,13 +9,19 @@ from itertools import chain, islice
 from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 
 from envsolve.binaries.names import LIBRARY_FILE, is_toolkit_package
 from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
-from envsolve.diagnose.fixes import led_by, pair_with, release_for, replacements
+from envsolve.diagnose.causes.library_mismatch.cudnn import (
+    for_cudnn8,
+    of_cudnn_dll,
+    of_own_cudnn,
+    one_cudnn,
+    own_is_older,
+)
+from envsolve.diagnose.fixes import release_for
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.rebuilding import extension_named
+from envsolve.diagnose.rebuilding import extension_named, importer
 from envsolve.diagnose.scene import Scene, shown
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import (
@@ -52,55 +58,63 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("numpy", Grounds.STATED if alone else Grounds.SUGGESTED, lines(match), fixes)
     if match := CAUSE.first(scene, "infer"):
         consequences = ("lock-incomplete", "library-shadowed")
-        yield CAUSE.finding("infer", Grounds.STATED, lines(match), _for_cudnn8(scene), consequences)
+        yield CAUSE.finding("infer", Grounds.STATED, lines(match), for_cudnn8(scene), consequences)
     if match := CAUSE.first(scene, "cudnn-dll"):
-        yield _of_dll(scene, match)
+        yield of_cudnn_dll(scene, match)
     elif match := CAUSE.first(scene, "sublibrary"):
-        yield CAUSE.finding("sublibrary", Grounds.STATED, lines(match), _one_cudnn(scene))
+        yield CAUSE.finding("sublibrary", Grounds.STATED, lines(match), one_cudnn(scene))
     if match := CAUSE.first(scene, "windows-dll"):
-        newer = [CAUSE.fix("windows-dll-openmp", variant=_variant(scene))] if scene.mentions("fbgemm.dll") else []
-        ways = (*newer, CAUSE.fix("windows-dll"))
-        yield CAUSE.finding("windows-dll", Grounds.STATED, lines(match), ways)
+        yield _of_torchs_dll(scene, match)
     if match := CAUSE.first(scene, "tensorflow"):
         # The lines of the loader that come before name the libraries one by one.
         consequences = ("mixed-flavours", "lock-incomplete")
         yield CAUSE.finding("tensorflow", Grounds.STATED, lines(match), _of_tensorflow(scene), consequences)
     if (match := Cause("library-shadowed").first(scene)) and (own := own_is_older(scene, match)):
-        yield _own_older(scene, match, own)
+        yield of_own_cudnn(scene, match, own)
+    yield from _of_program(scene)
+    if match := Cause("library-shadowed").first(scene):
+        yield from filter(None, (wheels_of_two_majors(scene, match), pinned_otherwise(scene, match)))
+
+
+def _of_program(scene: Scene) -> Iterator[Finding]:
+    """A program beside torch looks for a CUDA library that the loader does not find."""
     match = scene.first("cuda-library-missing")
     program = _looking(scene, match) if match else None
-    if match and program and not CAUSE.first(scene, "tensorflow"):
+    # Another CUDA than torch's: mixed-flavours says which build of the companion goes with it.
+    mixed = scene.first("cudart-missing") and program is not None and scene.family.follows_torch(program)
+    if match and program and not mixed and not CAUSE.first(scene, "tensorflow"):
         library = f"{match.groups['library']}.so.{match.groups['soname']}"
         ways = (*_program_fixes(scene, program, match), CAUSE.fix("list-libraries"))
         values = {"program": program, "library": library}
         explained = ["lock-incomplete", *(["mixed-flavours"] if program in match.quote.lower() else [])]
         yield CAUSE.finding("other-program", Grounds.STATED, lines(match), ways, explained, **values)
-    if match := Cause("library-shadowed").first(scene):
-        yield from filter(None, (wheels_of_two_majors(scene, match), pinned_otherwise(scene, match)))
-
-
-_PACKAGE_FILE = re.compile(r"(?:site|dist)-packages[/\\]+(\w+)[/\\]")
-_ABOVE, _BELOW = 40, 8  # lines of a traceback
 
 
 def _looking(scene: Scene, match: Match) -> str | None:
     """The program beside torch that looks for a library; None if it is torch, or not known."""
     if program := next((p for p in _PROGRAMS if scene.mentions(p)), None):
         return program
-    text = scene.report.text.splitlines()
-    above, below = text[max(0, match.line - _ABOVE) : match.line], text[match.line : match.line + _BELOW]
-    named = [name for line in (*reversed(above), *below) for name in reversed(_PACKAGE_FILE.findall(line))]
-    if named:
-        return named[0] if named[0] != "torch" else None
+    if module := importer(scene, match):
+        return module if module != "torch" else None
     # A report that a torch with CUDA made: it found its own libraries.
     loads = scene.mentions("cuda available: true", "is cuda available: true")
     return extension_named(scene) if loads else None
 
 
+def _of_torchs_dll(scene: Scene, match: Match) -> Finding:
+    """A DLL of torch's own that does not load: it lacks another library, or the others are of another release."""
+    mixed = match.groups["number"] in ("127", "182")
+    again = CAUSE.fix("windows-dll-again", variant=_variant(scene))
+    newer = [CAUSE.fix("windows-dll-openmp", variant=_variant(scene))] if scene.mentions("fbgemm.dll") else []
+    ways = (again, CAUSE.fix("windows-dll")) if mixed else (*newer, CAUSE.fix("windows-dll"))
+    return CAUSE.finding("windows-mixed" if mixed else "windows-dll", Grounds.STATED, lines(match), ways)
+
+
 def _variant(scene: Scene) -> str:
-    """The variant of the torch at hand, otherwise one for the oldest GPUs and drivers in use."""
+    """The variant of the torch at hand, else the one that the report names, else what most GPUs run."""
     known = scene.torch.variant if scene.torch else None
-    return known or "cu118"
+    named = re.search(r"[/_](cu1[1-9]\d)(?!\d)", scene.report.text)
+    return known or (named[1] if named else "cu126")
 
 
 #: TensorFlow 1, by its number or by the CUDA that its last release looks for.
@@ -125,49 +139,6 @@ def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding
     """Modules compiled against NumPy 1 beside NumPy 2, then wheels that overwrite each other."""
     yield from _numpy_installed(environment)
     yield from overlapping_wheels(environment)
-
-
-#: The packages that hold cuDNN: conda's, then the wheels.
-_CUDNN = re.compile(r"cudnn|libcudnn|nvidia-cudnn-cu\d\d")
-
-
-def own_is_older(scene: Scene, match: Match) -> str | None:
-    """The environment's own package of cuDNN, if it is the very copy that the program found too old."""
-    found, built = match.groups.get("found", ""), match.groups.get("built", "")
-    if not found or "cudnn" not in match.quote.lower():
-        return None
-    have = _numbers(found)
-    if _BY_CONDA.search(scene.report.text) and not scene.mentions("ld_library_path"):
-        return "cudnn"
-    owned = ((name, seen.value) for name, seen in scene.report.installed.items() if _CUDNN.fullmatch(name))
-    older = bool(built) and have < _numbers(built)
-    return next((name for name, version in owned if older and release(version)[: len(have)] == have), None)
-
-
-_BY_CONDA = re.compile(
-    r"\b(?:conda|mamba|pixi)\b[^\n]{0,40}\b(?:create|install|add)\b[^\n]{0,120}\b(?:jax|tensorflow|pytorch)"
-)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    """``9.10.1``, ``(9, 10, 1)`` or, as cuDNN numbers itself, ``91001``."""
-    if text.isdigit() and len(text) >= 4:
-        number = int(text)
-        base = 10000 if number >= 90000 else 1000
-        return number // base, number % base // 100, number % 100
-    return tuple(int(part) for part in re.findall(r"\d+", text))
-
-
-def _own_older(scene: Scene, match: Match, package: str) -> Finding:
-    built = ".".join(map(str, _numbers(match.groups["built"])[:2]))
-    seen, conda = scene.report.installed.get(package), not package.startswith("nvidia-")
-    have = seen.value if seen else ".".join(map(str, _numbers(match.groups["found"])))
-    names = {"package": "cudnn" if conda else package, "built": built, "have": have}
-    fixes = [CAUSE.fix("newer-cudnn-conda" if conda else "newer-cudnn", **names)]
-    evidence = (*lines(match), *([shown(seen)] if seen else []))
-    return CAUSE.finding(
-        "own-cudnn", Grounds.CONFIRMED if seen else Grounds.STATED, evidence, fixes, ("library-shadowed",), **names
-    )
 
 
 def wheels_of_two_majors(scene: Scene, match: Match) -> Finding | None:
@@ -231,59 +202,6 @@ def _program_fixes(scene: Scene, program: str, match: Match) -> Iterator[Fix]:
         yield CAUSE.fix("library-wheel", program=program, wheels=wheel, library=f"{library}.so.{soname}")
     else:
         yield CAUSE.fix("program" if command else "program-build", program=program, command=command)
-
-
-def _for_cudnn8(scene: Scene) -> Iterator[Fix]:
-    if scene.mentions("ctranslate2", "whisper", "transcri"):
-        yield CAUSE.fix("ctranslate2")
-    if scene.mentions("onnxruntime"):
-        yield CAUSE.fix("onnxruntime-cudnn9")
-    yield CAUSE.fix("cudnn9")
-    yield CAUSE.fix("cudnn8")
-
-
-#: The first torch that brings cuDNN 9.
-_CUDNN_9 = (2, 4)
-
-
-def _of_dll(scene: Scene, match: Match) -> Finding:
-    """A program for Windows that finds no DLL of its major of cuDNN: torch brings the other one, or is not loaded."""
-    major, torch = match.groups["major"], scene.torch
-    own = None if torch is None or torch.version is None else "9" if release(torch.version) >= _CUDNN_9 else "8"
-    other, translates = own is not None and own != major, scene.mentions("ctranslate2", "whisper", "transcri")
-    fixes = []
-    if other and major == "9":
-        every = {name: SpecifierSet() for name in scene.report.installed if scene.family.follows_torch(name)}
-        newer = pair_with(scene, {**every, "torch": SpecifierSet(">=2.4")})
-        fixes = [led_by(CAUSE.words("newer-torch-cudnn"), newer)] if newer else []
-        fixes += [CAUSE.fix("ctranslate2-cudnn8")] if translates else []
-    elif other and translates:
-        fixes = [CAUSE.fix("ctranslate2")]
-    have = CAUSE.words("cudnn-of-torch", major=own) if other else CAUSE.words("no-cudnn")
-    evidence = (*lines(match), *torch_evidence(scene))
-    ways = (*fixes, CAUSE.fix("cudnn-windows", major=major))
-    return CAUSE.finding("cudnn-dll", Grounds.STATED, evidence, ways, major=major, have=have)
-
-
-#: A part of cuDNN at a place that the loader searches without being told.
-_SYSTEM_CUDNN = re.compile(
-    r"(?<![\w.-])(?P<path>/(?:usr/)?(?:lib|lib64|local/cuda[\w.-]*/lib64)/(?:[\w-]+/)?libcudnn\w*\.so[\d.]*)"
-)
-
-
-def _one_cudnn(scene: Scene) -> Iterator[Fix]:
-    if system := _SYSTEM_CUDNN.search(scene.report.text):
-        # The loader finds it by itself: LD_LIBRARY_PATH does not matter.
-        yield CAUSE.fix("system-cudnn", path=system["path"])
-        newer = replacements(scene)[-1:]
-        yield from (led_by(CAUSE.words("complete-cudnn"), fix) for fix in newer)
-        return
-    yield CAUSE.fix("unset")
-    build = scene.torch.build if scene.torch else None
-    pins = [line for line in (build.requires if build else None) or () if "cudnn" in line]
-    if pins:
-        yield CAUSE.fix("pinned-cudnn", pin=pins[0].split(";")[0].strip())
-    yield CAUSE.fix("list-cudnn")
 
 
 def _numpy_installed(environment: Environment) -> Iterator[Finding]:

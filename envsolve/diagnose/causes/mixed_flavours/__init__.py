@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from envsolve.advice.torch import ready_wheel, wheel_torches
 from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
+from envsolve.diagnose.causes.mixed_flavours.linker import from_linker, of_other_vendor
 from envsolve.diagnose.fixes import companions_for_torch, pair_with, release_for, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
-from envsolve.diagnose.rebuilding import extension_named, rebuild_package, source_tree
+from envsolve.diagnose.rebuilding import rebuild_package, source_tree
 from envsolve.diagnose.scene import Scene, Torch, public, shown
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment, ExtensionFiles, TorchFiles, needs, satisfies
@@ -20,16 +20,23 @@ from envsolve.facts.builds import Build
 from envsolve.facts.evidence import Evidence
 from envsolve.rules.nvidia.code import agrees
 from envsolve.solve.family import DEFAULT
-from envsolve.toolchain.model import source_project
 from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)
+#: Companions that are released with each torch.
+_CLOSE = ("torchvision", "torchaudio")
 
 
 def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     """Companions that the catalogue knows to disagree with torch, then what the linker says."""
     if scene.torch is not None and scene.torch.version is not None:
         yield from _companions(scene, scene.torch)
+    yield from _of_packages(scene)
+    yield from from_linker(scene)
+
+
+def _of_packages(scene: Scene) -> Iterator[Finding]:
+    """The packages whose own words say that they do not go with torch."""
     if match := scene.first("torchao-extensions"):
         yield from _of_torchao(scene, match)
     if match := scene.first("torchcodec-library"):
@@ -42,7 +49,29 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     elif match := CAUSE.first(scene, "bitsandbytes-any"):
         ways = (CAUSE.fix("bitsandbytes"), CAUSE.fix("bitsandbytes-report"))
         yield CAUSE.finding("bitsandbytes-any", Grounds.STATED, lines(match), ways)
-    yield from from_linker(scene)
+    if (match := CAUSE.first(scene, "mmcv")) and scene.mentions("mmcv", "mmdet", "mmseg", "mmpose"):
+        yield CAUSE.finding("mmcv", Grounds.STATED, (*lines(match), *torch_evidence(scene)), _of_mmcv(scene), ())
+
+
+#: The torch for which most projects of OpenMMLab have a wheel of mmcv that they accept.
+_USUAL = "2.1"
+
+
+def _of_mmcv(scene: Scene) -> Iterator[Fix]:
+    """The wheel with operations for this torch; otherwise the torch of one that all projects accept."""
+    releases = dict(line.split(" ") for line in CAUSE.words("mmcv-releases").split("; "))
+    torch = scene.torch
+    minor = ".".join(torch.version.split(".")[:2]) if torch and torch.version else ""
+    variant = torch.variant if torch and torch.variant in ("cu118", "cu121") else "cu121"
+    strict = scene.mentions("mmdet", "mmseg", "mmpose") and releases.get(minor) not in (None, releases[_USUAL])
+    if minor in releases and not strict:
+        yield CAUSE.fix("mmcv", version=releases[minor], variant=variant, minor=minor)
+        return
+    if found := pair_with(scene, {"torch": SpecifierSet(f"=={_USUAL}.*"), "torchvision": SpecifierSet()}):
+        wheel = CAUSE.fix("mmcv", version=releases[_USUAL], variant="cu121", minor=_USUAL)
+        pair = CAUSE.fix("mmcv-torch", version=releases[_USUAL], minor=_USUAL)
+        yield Fix(pair.text, f"{found.command} && {wheel.command}")
+    yield CAUSE.fix("mmcv-compile", version=releases[_USUAL])
 
 
 #: SGLang's kernels had the second name before their release 0.4.
@@ -116,6 +145,23 @@ def _of_torchao(scene: Scene, match: Match) -> Iterator[Finding]:
     yield CAUSE.finding("torchao", Grounds.STATED, lines(match), fixes, (), **values)
 
 
+def _builds(scene: Scene, name: str) -> list[Build]:
+    """The published builds that the installed companion may be."""
+    version, _, local = scene.report.installed[name].value.partition("+")
+    builds = [b for b in scene.published(name) if b.version == version]
+    if local:
+        return [b for b in builds if b.variant == local] or builds
+    # A version without a local part is the default index's if it is a wheel's own, or if the error says so.
+    if _is_of_default_index(scene, name) or scene.first("vision-cuda", "vision-nms", "vision-ops"):
+        return [b for b in builds if b.index == DEFAULT] or builds
+    return builds
+
+
+def _is_of_default_index(scene: Scene, name: str) -> bool:
+    """Whether a companion is known to be a wheel of the default index."""
+    return name in scene.report.wheels and "+" not in scene.report.installed[name].value
+
+
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
     """Compare every package whose libraries need torch's with the torch that is imported."""
     return disagreeing_extensions(environment, scene)
@@ -152,35 +198,10 @@ def _disagreement(scene: Scene, torch: Torch, name: str) -> str | None:
     return None if any(reason.ok is not False for reason in reasons) else reasons[0].text.partition(": ")[2]
 
 
-def _builds(scene: Scene, name: str) -> list[Build]:
-    """The published builds that the installed companion may be."""
-    version, _, local = scene.report.installed[name].value.partition("+")
-    builds = [b for b in scene.published(name) if b.version == version]
-    if local:
-        return [b for b in builds if b.variant == local] or builds
-    # A version without a local part is the default index's if it is a wheel's own, or if the error says so.
-    if _is_of_default_index(scene, name) or scene.first("vision-cuda", "vision-nms", "vision-ops"):
-        return [b for b in builds if b.index == DEFAULT] or builds
-    return builds
-
-
-def _is_of_default_index(scene: Scene, name: str) -> bool:
-    return name in scene.report.wheels and "+" not in scene.report.installed[name].value
-
-
 def _stand_in(torch: Torch) -> Build:
     """A torch that the catalogue does not describe, as far as agreement needs it."""
     version, variant = torch.version or "0", torch.variant or "cpu"
     return Build("torch", version, variant, "any", (), "default", Evidence.INFERRED, "", cuda=torch.cuda)
-
-
-def _of_other_vendor(torch: Torch | None, package: str) -> Fix | None:
-    """The companion of an XPU or ROCm torch; None if torch is another."""
-    if torch is None or torch.variant is None or not torch.variant.startswith(("xpu", "rocm")):
-        return None
-    close = package in ("torchvision", "torchaudio", "torchcodec")
-    values = {"package": package, "torch": torch.label, "variant": torch.variant}
-    return CAUSE.fix("vendor-companion" if close else "uninstall", **values)
 
 
 def _fixes(scene: Scene, torch: Torch, name: str) -> Iterator[Fix]:
@@ -189,7 +210,7 @@ def _fixes(scene: Scene, torch: Torch, name: str) -> Iterator[Fix]:
     if symbol and (tree := source_tree(scene, symbol.quote)):
         yield CAUSE.fix("compile-tree", torch=torch.label, tree=tree)
         return
-    if other := _of_other_vendor(torch, name):
+    if other := of_other_vendor(torch, name):
         yield other
         return
     exact = SpecifierSet(f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else ""))
@@ -271,118 +292,3 @@ def _installed_fixes(environment: Environment, scene: Scene, packages: Sequence[
         if package not in scene.catalogue.family or not scene.catalogue.builds(package):
             yield from rebuild_package(environment, scene, package)
     yield from replacements(scene)[:1]
-
-
-# What a missing symbol or library says of the torch that an extension was compiled for.
-
-_WHEEL = re.compile(r"[\w.]{1,80}-[\w.+]{1,80}cxx11abi(?:TRUE|FALSE)[\w.-]{1,120}\.whl", re.IGNORECASE)
-_MADE_FOR = re.compile(r"torch(\d+\.\d+)", re.IGNORECASE)
-_MINOR = re.compile(r"\d+\.\d+")
-
-
-def from_linker(scene: Scene) -> Iterator[Finding]:
-    """An extension looks for a symbol or a library that this torch does not have."""
-    symbol, library = CAUSE.first(scene, "symbol"), CAUSE.first(scene, "library")
-    runtime, companion = CAUSE.first(scene, "runtime"), CAUSE.first(scene, "companion")
-    evidence = (*lines(symbol, library, runtime, companion), *torch_evidence(scene))
-    if symbol:
-        yield _from_symbol(scene, symbol, evidence)
-    elif library:
-        yield _stated("library", evidence, _rebuild(scene, library), library=library.groups["library"])
-    elif runtime and not _is_torchs_own(scene):
-        have = f"CUDA {scene.toolkit}" if scene.toolkit else "another CUDA"
-        yield _stated("runtime", evidence, _rebuild(scene, runtime), major=runtime.groups["soname"], have=have)
-    elif companion:
-        yield _stated("library", evidence, _rebuild(scene, companion), library=CAUSE.words("other-libraries"))
-
-
-def _stated(name: str, evidence: tuple[str, ...], fixes: Iterator[Fix], **values: str) -> Finding:
-    return CAUSE.finding(name, Grounds.STATED, evidence, fixes, (), **values)
-
-
-def _is_torchs_own(scene: Scene) -> bool:
-    """Whether it is torch whose own runtime is missing."""
-    torch = scene.mentions("torch/lib/libtorch", "_load_global_deps", "import torch\n")
-    return torch and not scene.mentions("import vllm")
-
-
-def _from_symbol(scene: Scene, match: Match, evidence: tuple[str, ...]) -> Finding:
-    symbol = match.groups["symbol"]
-    new = "__cxx11" in symbol
-    # The Itanium ABI abbreviates the std::string from before C++11 as Ss; the newer one is spelt out.
-    old = not new and bool(re.search(r"Ss(?:E|$|[A-Z0-9])|RKSs", symbol)) and symbol.startswith("_Z")
-    uses_new = scene.torch.build.cxx11_abi if scene.torch and scene.torch.build else None
-    if not (new or old) or uses_new is new:
-        return _stated("version", evidence, _rebuild(scene, match), symbol=symbol[:80])
-    made, other = ("new C++11", "old") if new else ("old, pre-C++11", "new")
-    sign = "std::__cxx11" if new else "std::string mangled as Ss"
-    grounds = Grounds.STATED if uses_new is None else Grounds.CONFIRMED
-    fixes = _other_abi(scene, match, new)
-    return CAUSE.finding("abi", grounds, evidence, fixes, (), made=made, other=other, sign=sign)
-
-
-def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Fix]:
-    """The wheel of the other ABI, if the project publishes both."""
-    have, want = ("TRUE", "FALSE") if new else ("FALSE", "TRUE")
-    named = [w for w in _WHEEL.findall(scene.report.text) if f"abi{have}".lower() in w.lower()]
-    kind = "old (pre-C++11)" if new else "new (C++11)"
-    release = _MINOR.match(scene.torch.version) if scene.torch and scene.torch.version else None
-    made_for = _MADE_FOR.search(named[0]) if named else None
-    if made_for and release and made_for[1] != release[0]:
-        pass  # the wheel is of another torch as well: its twin of the other ABI does not load either
-    elif named:
-        wheel = re.sub(f"abi{have}", f"abi{want}", named[0], flags=re.IGNORECASE)
-        yield CAUSE.fix("abi-wheel-named", kind=kind, wanted=want, wheel=wheel)
-    elif extension_named(scene, match.quote) in CAUSE.words("abi-projects").split():
-        yield CAUSE.fix("abi-wheel", kind=kind, wanted=want)
-    yield from _rebuild(scene, match)
-
-
-def _only_way(scene: Scene, match: Match, package: str | None) -> Fix | None:
-    """The fix of an extension that has no published build for this torch: it was compiled here, or has none at all."""
-    if tree := source_tree(scene, match.quote):
-        return CAUSE.fix("compile-tree", torch=scene.torch.label if scene.torch else "the installed torch", tree=tree)
-    return _of_other_vendor(scene.torch, package) if package else None
-
-
-def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
-    """The build for this torch that the catalogue knows; else how to find one, or to compile it."""
-    package, torch = extension_named(scene, match.quote), scene.torch
-    if only := _only_way(scene, match, package):
-        yield only
-        return
-    if package and torch and torch.version and scene.family.follows_torch(package):
-        exact = f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else "")
-        if found := pair_with(scene, {"torch": SpecifierSet(exact), package: SpecifierSet()}):
-            yield found
-            return
-    if package and torch is None and scene.family.follows_torch(package):
-        # Which torch it must go with is not known, and the newest release alone may not go with it.
-        yield from filter(None, [pair_with(scene, {"torch": SpecifierSet(), package: SpecifierSet()})])
-    yield from _ready_or_compiled(scene, package)
-
-
-def _ready_or_compiled(scene: Scene, package: str | None) -> Iterator[Fix]:
-    """The wheel that the project publishes for this torch; if there is none, how to go on without one."""
-    torch = scene.torch
-    build = torch.build if torch else None
-    label = torch.label if torch else "the installed torch"
-    if package and build and (found := ready_wheel(package, build, scene.family)):
-        wheel, command = found
-        yield Fix(CAUSE.fix("ready", package=package, version=wheel.version, torch=label).text, command)
-        return
-    if package is None:
-        yield CAUSE.fix("extension-release", torch=label)
-        yield CAUSE.fix("compile", torch=label, force="", only=":all:", what="PACKAGE")
-        return
-    project = source_project(package, None, scene.catalogue.source_projects)
-    version = public(scene.report.installed, package)
-    served = wheel_torches(package, scene.family) if build and scene.python else ()
-    if served:
-        yield CAUSE.fix("no-wheel", package=package, torch=label, first=served[0], last=served[-1])
-        version = None  # an old release may not compile against a new torch
-    else:
-        yield CAUSE.fix("release-fetched" if project else "release", package=package, torch=label)
-    force = "".join(f"{name}={value} " for name, value in (project.variables if project else {}).items())
-    what = f"{package}=={version}" if version else package
-    yield CAUSE.fix("compile", torch=label, force=force, only=package, what=what)

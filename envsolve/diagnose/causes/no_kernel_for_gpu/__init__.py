@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
+from envsolve.diagnose.causes.mixed_flavours.linker import published_wheel
 from envsolve.diagnose.fixes import companions_for_torch, jetson_remedies, replacements, self_built, with_another_python
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.rebuilding import arch_list, extension_named, rebuild
@@ -118,6 +119,8 @@ def _another_binary(scene: Scene, match: Match) -> Finding:
 
 def _for_extension(scene: Scene) -> Iterator[Fix]:
     name = extension_named(scene)
+    if name and scene.gpus and (wheel := published_wheel(scene, name)):
+        yield wheel
     yield from rebuild(scene, scene.gpus)
     yield from jetson_remedies(scene)
     yield CAUSE.fix("newer-release", package=name) if name else CAUSE.fix("newer-extension")

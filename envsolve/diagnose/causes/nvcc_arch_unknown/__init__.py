@@ -143,7 +143,9 @@ def _required(gpus: Sequence[Gpu], cc: ComputeCapability) -> bool:
 def _shorter(scene: Scene, entry: str) -> Iterator[Fix]:
     """The list of the machine's GPUs, or the list as it is without the entry."""
     listed = scene.report.variables.get(_LIST)
-    if scene.gpus:
+    if any(str(gpu.cc) == entry for gpu in scene.gpus):  # no other entry does for this GPU
+        yield from replacements(scene)
+    elif scene.gpus:
         yield CAUSE.fix("only", gpus=gpu_names(scene.gpus), entry=entry, list=archs_for(scene, scene.gpus))
     elif listed:
         rest = [part for part in re.split(r"[;\s]+", listed.value.strip("\"'")) if part and part != entry]

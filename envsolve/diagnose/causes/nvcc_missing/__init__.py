@@ -35,7 +35,19 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     match fault_of(scene):
         case ("missing" | "path") as fault, match:
             grounds = Grounds.STATED if fault == "missing" else Grounds.SUGGESTED
-            yield CAUSE.finding("missing", grounds, lines(match), nvcc_fixes(scene, scene.toolkit))
+            named = [CAUSE.fix("cudacxx", again=build_again(scene))] if _by_cmake(scene) else []
+            yield CAUSE.finding("missing", grounds, lines(match), (*named, *nvcc_fixes(scene, scene.toolkit)))
+
+
+def _by_cmake(scene: Scene) -> bool:
+    """Whether it is CMake that looks for nvcc: CUDA_HOME does not matter to it."""
+    return scene.os != "windows" and scene.mentions("cmake") and not scene.mentions("cuda_home")
+
+
+def build_again(scene: Scene) -> str:
+    """The command of the report, or a new build with CMake."""
+    installs = [seen.value for seen in scene.report.commands if "pip install" in seen.value]
+    return installs[-1] if installs else "rm -rf build && cmake -B build ..."
 
 
 def fault_of(scene: Scene) -> tuple[Fault, Match] | None:
@@ -82,7 +94,9 @@ def set_home(scene: Scene, cuda: str | None) -> Iterator[Fix]:
     """Name the toolkit of a CUDA version to the build."""
     toolkit = toolkit_of(scene, cuda)
     if toolkit is not None:
-        home = toolkit.path or f"/usr/local/cuda-{cuda}"
+        # A toolkit without a place is that of the nvcc on PATH, whose version the report shows.
+        home = toolkit.path or ('$(dirname "$(dirname "$(command -v nvcc)")")' if toolkit.nvcc else None)
+        home = home or f"/usr/local/cuda-{cuda}"
         yield CAUSE.fix("set-home", cuda=cuda, home=home)
     else:
         yield from look_for_home(scene, cuda)

@@ -1,0 +1,116 @@
+"""cuDNN of another major or release than a program was built for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from packaging.specifiers import SpecifierSet
+
+from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.fixes import led_by, pair_with, replacements
+from envsolve.diagnose.model import Finding, Fix, Grounds
+from envsolve.diagnose.scene import Scene, shown
+from envsolve.diagnose.signatures import Match
+from envsolve.environment.model import release
+
+CAUSE = Cause("library-mismatch")
+
+
+#: The packages that hold cuDNN: conda's, then the wheels.
+_CUDNN = re.compile(r"cudnn|libcudnn|nvidia-cudnn-cu\d\d")
+
+
+def own_is_older(scene: Scene, match: Match) -> str | None:
+    """The environment's own package of cuDNN, if it is the very copy that the program found too old."""
+    found, built = match.groups.get("found", ""), match.groups.get("built", "")
+    if not found or "cudnn" not in match.quote.lower():
+        return None
+    have = _numbers(found)
+    if _BY_CONDA.search(scene.report.text) and not scene.mentions("ld_library_path"):
+        return "cudnn"
+    owned = ((name, seen.value) for name, seen in scene.report.installed.items() if _CUDNN.fullmatch(name))
+    older = bool(built) and have < _numbers(built)
+    return next((name for name, version in owned if older and release(version)[: len(have)] == have), None)
+
+
+_BY_CONDA = re.compile(
+    r"\b(?:conda|mamba|pixi)\b[^\n]{0,40}\b(?:create|install|add)\b[^\n]{0,120}\b(?:jax|tensorflow|pytorch)"
+)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """``9.10.1``, ``(9, 10, 1)`` or, as cuDNN numbers itself, ``91001``."""
+    if text.isdigit() and len(text) >= 4:
+        number = int(text)
+        base = 10000 if number >= 90000 else 1000
+        return number // base, number % base // 100, number % 100
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def of_own_cudnn(scene: Scene, match: Match, package: str) -> Finding:
+    """The finding for a program whose own cuDNN package is older than it was built with."""
+    built = ".".join(map(str, _numbers(match.groups["built"])[:2]))
+    seen, conda = scene.report.installed.get(package), not package.startswith("nvidia-")
+    have = seen.value if seen else ".".join(map(str, _numbers(match.groups["found"])))
+    names = {"package": "cudnn" if conda else package, "built": built, "have": have}
+    fixes = [CAUSE.fix("newer-cudnn-conda" if conda else "newer-cudnn", **names)]
+    evidence = (*lines(match), *([shown(seen)] if seen else []))
+    return CAUSE.finding(
+        "own-cudnn", Grounds.CONFIRMED if seen else Grounds.STATED, evidence, fixes, ("library-shadowed",), **names
+    )
+
+
+def for_cudnn8(scene: Scene) -> Iterator[Fix]:
+    """A release of the program for cuDNN 9, then a cuDNN 8 for this one."""
+    if scene.mentions("ctranslate2", "whisper", "transcri"):
+        yield CAUSE.fix("ctranslate2")
+    if scene.mentions("onnxruntime"):
+        yield CAUSE.fix("onnxruntime-cudnn9")
+    yield CAUSE.fix("cudnn9")
+    yield CAUSE.fix("cudnn8")
+
+
+#: The first torch that brings cuDNN 9.
+_CUDNN_9 = (2, 4)
+
+
+def of_cudnn_dll(scene: Scene, match: Match) -> Finding:
+    """A program for Windows that finds no DLL of its major of cuDNN: torch brings the other one, or is not loaded."""
+    major, torch = match.groups["major"], scene.torch
+    own = None if torch is None or torch.version is None else "9" if release(torch.version) >= _CUDNN_9 else "8"
+    other, translates = own is not None and own != major, scene.mentions("ctranslate2", "whisper", "transcri")
+    fixes = []
+    if other and major == "9":
+        every = {name: SpecifierSet() for name in scene.report.installed if scene.family.follows_torch(name)}
+        newer = pair_with(scene, {**every, "torch": SpecifierSet(">=2.4")})
+        fixes = [led_by(CAUSE.words("newer-torch-cudnn"), newer)] if newer else []
+        fixes += [CAUSE.fix("ctranslate2-cudnn8")] if translates else []
+    elif other and translates:
+        fixes = [CAUSE.fix("ctranslate2")]
+    have = CAUSE.words("cudnn-of-torch", major=own) if other else CAUSE.words("no-cudnn")
+    evidence = (*lines(match), *torch_evidence(scene))
+    ways = (*fixes, CAUSE.fix("cudnn-windows", major=major))
+    return CAUSE.finding("cudnn-dll", Grounds.STATED, evidence, ways, major=major, have=have)
+
+
+#: A part of cuDNN at a place that the loader searches without being told.
+_SYSTEM_CUDNN = re.compile(
+    r"(?<![\w.-])(?P<path>/(?:usr/)?(?:lib|lib64|local/cuda[\w.-]*/lib64)/(?:[\w-]+/)?libcudnn\w*\.so[\d.]*)"
+)
+
+
+def one_cudnn(scene: Scene) -> Iterator[Fix]:
+    """Leave one cuDNN on the loader's path, that of torch."""
+    if system := _SYSTEM_CUDNN.search(scene.report.text):
+        # The loader finds it by itself: LD_LIBRARY_PATH does not matter.
+        yield CAUSE.fix("system-cudnn", path=system["path"])
+        newer = replacements(scene)[-1:]
+        yield from (led_by(CAUSE.words("complete-cudnn"), fix) for fix in newer)
+        return
+    yield CAUSE.fix("unset")
+    build = scene.torch.build if scene.torch else None
+    pins = [line for line in (build.requires if build else None) or () if "cudnn" in line]
+    if pins:
+        yield CAUSE.fix("pinned-cudnn", pin=pins[0].split(";")[0].strip())
+    yield CAUSE.fix("list-cudnn")

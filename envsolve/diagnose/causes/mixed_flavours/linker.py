@@ -1,0 +1,155 @@
+"""What a symbol or a library that an extension does not find says of the torch that it was compiled for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from packaging.specifiers import SpecifierSet
+
+from envsolve.advice.torch import ready_wheel, wheel_torches
+from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.fixes import pair_with
+from envsolve.diagnose.model import Finding, Fix, Grounds
+from envsolve.diagnose.rebuilding import extension_named, source_tree
+from envsolve.diagnose.scene import Scene, Torch, public
+from envsolve.diagnose.signatures import Match
+from envsolve.toolchain.model import source_project
+
+CAUSE = Cause("mixed-flavours")
+#: Companions that are released with each torch.
+_CLOSE = ("torchvision", "torchaudio")
+
+_WHEEL = re.compile(r"[\w.]{1,80}-[\w.+]{1,80}cxx11abi(?:TRUE|FALSE)[\w.-]{1,120}\.whl", re.IGNORECASE)
+_MADE_FOR = re.compile(r"torch(\d+\.\d+)", re.IGNORECASE)
+_MINOR = re.compile(r"\d+\.\d+")
+
+
+def from_linker(scene: Scene) -> Iterator[Finding]:
+    """An extension looks for a symbol or a library that this torch does not have."""
+    symbol, library = CAUSE.first(scene, "symbol"), CAUSE.first(scene, "library")
+    runtime, companion = CAUSE.first(scene, "runtime"), CAUSE.first(scene, "companion")
+    evidence = (*lines(symbol, library, runtime, companion), *torch_evidence(scene))
+    if symbol:
+        yield _from_symbol(scene, symbol, evidence)
+    elif library:
+        yield _stated("library", evidence, _rebuild(scene, library), library=library.groups["library"])
+    elif runtime and not _is_torchs_own(scene):
+        have = f"CUDA {scene.toolkit}" if scene.toolkit else "another CUDA"
+        yield _stated("runtime", evidence, _rebuild(scene, runtime), major=runtime.groups["soname"], have=have)
+    elif companion:
+        yield _stated("library", evidence, _rebuild(scene, companion), library=CAUSE.words("other-libraries"))
+
+
+def _stated(name: str, evidence: tuple[str, ...], fixes: Iterator[Fix], **values: str) -> Finding:
+    return CAUSE.finding(name, Grounds.STATED, evidence, fixes, (), **values)
+
+
+def _is_torchs_own(scene: Scene) -> bool:
+    """Whether it is torch whose own runtime is missing."""
+    torch = scene.mentions("torch/lib/libtorch", "_load_global_deps", "import torch\n")
+    return torch and not scene.mentions("import vllm")
+
+
+def _from_symbol(scene: Scene, match: Match, evidence: tuple[str, ...]) -> Finding:
+    symbol = match.groups["symbol"]
+    new = "__cxx11" in symbol
+    # The Itanium ABI abbreviates the std::string from before C++11 as Ss; the newer one is spelt out.
+    old = not new and bool(re.search(r"Ss(?:E|$|[A-Z0-9])|RKSs", symbol)) and symbol.startswith("_Z")
+    uses_new = scene.torch.build.cxx11_abi if scene.torch and scene.torch.build else None
+    if not (new or old) or uses_new is new:
+        return _stated("version", evidence, _rebuild(scene, match), symbol=symbol[:80])
+    made, other = ("new C++11", "old") if new else ("old, pre-C++11", "new")
+    sign = "std::__cxx11" if new else "std::string mangled as Ss"
+    grounds = Grounds.STATED if uses_new is None else Grounds.CONFIRMED
+    fixes = _other_abi(scene, match, new)
+    return CAUSE.finding("abi", grounds, evidence, fixes, (), made=made, other=other, sign=sign)
+
+
+def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Fix]:
+    """The wheel of the other ABI, if the project publishes both."""
+    have, want = ("TRUE", "FALSE") if new else ("FALSE", "TRUE")
+    named = [w for w in _WHEEL.findall(scene.report.text) if f"abi{have}".lower() in w.lower()]
+    kind = "old (pre-C++11)" if new else "new (C++11)"
+    release = _MINOR.match(scene.torch.version) if scene.torch and scene.torch.version else None
+    made_for = _MADE_FOR.search(named[0]) if named else None
+    if made_for and release and made_for[1] != release[0]:
+        pass  # the wheel is of another torch as well: its twin of the other ABI does not load either
+    elif named:
+        wheel = re.sub(f"abi{have}", f"abi{want}", named[0], flags=re.IGNORECASE)
+        yield CAUSE.fix("abi-wheel-named", kind=kind, wanted=want, wheel=wheel)
+    elif extension_named(scene, match.quote) in CAUSE.words("abi-projects").split():
+        yield CAUSE.fix("abi-wheel", kind=kind, wanted=want)
+    yield from _rebuild(scene, match)
+
+
+def _only_way(scene: Scene, match: Match, package: str | None) -> Fix | None:
+    """The fix of an extension that has no published build for this torch: it was compiled here, or has none at all."""
+    if tree := source_tree(scene, match.quote):
+        return CAUSE.fix("compile-tree", torch=scene.torch.label if scene.torch else "the installed torch", tree=tree)
+    return of_other_vendor(scene.torch, package) if package else None
+
+
+def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
+    """The build for this torch that the catalogue knows; else how to find one, or to compile it."""
+    package, torch = extension_named(scene, match.quote, match), scene.torch
+    if only := _only_way(scene, match, package):
+        yield only
+        return
+    if package and torch and torch.version and scene.family.follows_torch(package):
+        exact = f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else "")
+        if found := pair_with(scene, {"torch": SpecifierSet(exact), package: SpecifierSet()}):
+            yield found
+            return
+    if package and torch is None and scene.family.follows_torch(package):
+        # Which torch it must go with is not known, and the newest release alone may not go with it.
+        also = _CLOSE if scene.mentions("comfyui") else ()  # imports all three
+        beside = {name: SpecifierSet() for name in ("torch", *also, package)}
+        if found := pair_with(scene, beside):
+            yield found
+            if package in _CLOSE:
+                return
+    yield from _ready_or_compiled(scene, package)
+
+
+def published_wheel(scene: Scene, package: str) -> Fix | None:
+    """The wheel of an extension that its project publishes for this torch, with code for the GPUs; None without one."""
+    torch = scene.torch
+    found = ready_wheel(package, torch.build, scene.family) if torch and torch.build else None
+    if torch is None or found is None:
+        return None
+    wheel, command = found
+    return Fix(CAUSE.fix("ready", package=package, version=wheel.version, torch=torch.label).text, command)
+
+
+def _ready_or_compiled(scene: Scene, package: str | None) -> Iterator[Fix]:
+    """The wheel that the project publishes for this torch; if there is none, how to go on without one."""
+    build = scene.torch.build if scene.torch else None
+    label = scene.torch.label if scene.torch else "the installed torch"
+    if package and (found := published_wheel(scene, package)):
+        yield found
+        return
+    if package is None:
+        yield CAUSE.fix("extension-release", torch=label)
+        yield CAUSE.fix("compile", torch=label, force="", only=":all:", what="PACKAGE")
+        return
+    project = source_project(package, None, scene.catalogue.source_projects)
+    version = public(scene.report.installed, package)
+    served = wheel_torches(package, scene.family) if build and scene.python else ()
+    if served:
+        yield CAUSE.fix("no-wheel", package=package, torch=label, first=served[0], last=served[-1])
+        version = None  # an old release may not compile against a new torch
+    else:
+        yield CAUSE.fix("release-fetched" if project else "release", package=package, torch=label)
+    force = "".join(f"{name}={value} " for name, value in (project.variables if project else {}).items())
+    what = f"{package}=={version}" if version else package
+    yield CAUSE.fix("compile", torch=label, force=force, only=package, what=what)
+
+
+def of_other_vendor(torch: Torch | None, package: str) -> Fix | None:
+    """The companion of an XPU or ROCm torch; None if torch is another."""
+    if torch is None or torch.variant is None or not torch.variant.startswith(("xpu", "rocm")):
+        return None
+    close = package in ("torchvision", "torchaudio", "torchcodec")
+    values = {"package": package, "torch": torch.label, "variant": torch.variant}
+    return CAUSE.fix("vendor-companion" if close else "uninstall", **values)
