@@ -11,6 +11,7 @@ from envsolve.cli.output import deliver_as, remark
 from envsolve.errors import UsageError
 from envsolve.inspection import bundle
 from envsolve.system.files import is_folder
+from envsolve.system.limits import count_of
 
 if TYPE_CHECKING:
     from envsolve.install.bundle import Bundle
@@ -35,7 +36,7 @@ def command(
     from envsolve.install.bundle import in_words
 
     made = bundle(plan, output, offline=offline)
-    remark(f"written to {output}: {len(made.files)} files")
+    remark(f"written to {output}: {count_of(len(made.files), 'file')}")
     deliver_as(form, made, lambda: "\n".join(_lines(made, in_words(made), output)), None)
 
 

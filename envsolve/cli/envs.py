@@ -9,6 +9,7 @@ import envsolve
 from envsolve.cli.options import Form, Machines, OutputFile, path_argument
 from envsolve.cli.output import check_output, deliver_as, form_of, remark
 from envsolve.errors import UsageError
+from envsolve.system.limits import count_of
 
 
 def command(
@@ -33,4 +34,4 @@ def command(
     deliver_as(form, found, lambda: envsolve.describe(found), output)
     if form_of(form, output) == "text":
         broken = sum(e.works == "no" for e in found.environments)
-        remark(f"{len(found.environments)} environments, {broken} with a torch that does not work here")
+        remark(f"{count_of(len(found.environments), 'environment')}, {broken} with a torch that does not work here")

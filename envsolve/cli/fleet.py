@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -135,6 +136,16 @@ def probe(
     deliver_as(form, inventory, lambda: describe(inventory), output)
     if not inventory.classes:
         raise typer.Exit(VerificationError.exit_code)
+    _next(f"fleet plan torch{_of(fleet)}", "or -r FILE for your requirements")
+
+
+def _of(fleet: Path) -> str:
+    return "" if fleet == _FLEET else f" --fleet {shlex.quote(str(fleet))}"
+
+
+def _next(words: str, note: str) -> None:
+    """Name the command that follows, beside the result."""
+    remark(f"Next      envsolve {words}  ({note})")
 
 
 def show(fleet: FleetDirectory = _FLEET, form: Form = None, output: OutputFile = None) -> None:
@@ -188,6 +199,7 @@ def plan(
         )
     if made.unserved:
         raise typer.Exit(ImpossibleError.exit_code)
+    _next(f"fleet install{_of(fleet)}", "once, into the directory that the nodes share")
 
 
 def install(
@@ -213,6 +225,7 @@ def install(
         remark(f"{name}: {'ready' if one.changed else 'as planned'}: {one.prefix}")
     for group in made.groups if squashfs else ():
         remark(f"{group.name}: image: {pack(fleet, group)}")
+    _next(f"fleet verify{_of(fleet)} --slurm", "or --ssh SET; then start jobs with envsolve run --fleet")
 
 
 def verify(

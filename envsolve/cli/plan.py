@@ -16,6 +16,7 @@ from envsolve.cli.remembered import recalled, remember
 from envsolve.errors import EnvsolveError, ImpossibleError, UsageError
 from envsolve.planning import plans as planning
 from envsolve.system import files
+from envsolve.system.limits import count_of
 
 if TYPE_CHECKING:
     from envsolve.machine.model import Machine
@@ -383,7 +384,7 @@ def tell_kept(made: Plan, kept: Pairs, lock: Path | None) -> None:
     if lock is None or made.status == "impossible":
         return
     same = sum((package.name, package.version) in kept for package in made.packages)
-    remark(f"kept: {same} of {len(made.packages)} packages are as in {lock}; --upgrade lets all move")
+    remark(f"kept: {same} of {count_of(len(made.packages))} are as in {lock}; --upgrade lets all move")
 
 
 def _text(installed: Path) -> str:

@@ -18,7 +18,7 @@ from envsolve.machine.model import Machine, one_line
 from envsolve.machine.target import complete
 from envsolve.solve.limits import kind_of
 from envsolve.system.files import from_json, read_regular
-from envsolve.system.limits import NAME_LENGTH
+from envsolve.system.limits import NAME_LENGTH, count_of
 from envsolve.values import PythonVersion
 
 SCHEMA: Literal["envsolve.fleet/1"] = "envsolve.fleet/1"
@@ -345,7 +345,7 @@ def describe(inventory: Inventory) -> str:
     """Say which classes there are, which nodes did not answer and why, and what is wrong with others."""
     count = sum(len(one.nodes) for one in inventory.classes)
     total = count + len(inventory.unreachable)
-    lines = [f"{count} of {total} nodes answered; {len(inventory.classes)} classes"]
+    lines = [f"{count} of {total} nodes answered; {count_of(len(inventory.classes), 'class', 'classes')}"]
     for one in inventory.classes:
         lines += [f"  {one.name}: {one_line(one.machine)}", f"    {len(one.nodes)}: {names_folded(one.nodes)}"]
     if inventory.unreachable:

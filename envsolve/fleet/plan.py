@@ -29,6 +29,7 @@ from envsolve.planning.lock import Assumptions, assumptions_of
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
 from envsolve.system.files import dump, replace_file
+from envsolve.system.limits import count_of
 from envsolve.system.progress import say
 from envsolve.values import DriverVersion, PythonVersion
 
@@ -145,7 +146,7 @@ def plan_fleet(fleet: Path, inventory: Inventory, request: Request, *, without: 
     if not classes:
         raise UsageError("no class of nodes is left to plan for", hint="envsolve fleet show lists the nodes")
     request = replace(request, python=request.python or common_python(classes, Catalogue()))
-    say(f"planning for {len(classes)} classes of nodes")
+    say(f"planning for {count_of(len(classes), 'class', 'classes')} of nodes")
     made = planning.plan_groups(request, [one.machine for one in classes])
     locks, unlocked = _locks(made)
     groups = _groups(made, locks, classes, inventory)
@@ -281,16 +282,16 @@ def describe(made: FleetPlan, inventory: Inventory | None = None) -> str:
     served = sum(len(group.nodes) for group in made.groups)
     total = sum(len(one.nodes) for one in inventory.classes) if inventory else served
     total += len(made.unreachable)
-    count = len(made.groups)
-    lines = [f"{count} plan{'' if count == 1 else 's'} for {served} of {total} nodes, Python {made.python or 'any'}"]
+    lines = [f"{count_of(len(made.groups), 'plan')} for {served} of {total} nodes, Python {made.python or 'any'}"]
     machines = {one.name: one for one in inventory.classes} if inventory else {}
     for group in made.groups:
-        lines.append(f"{group.name}: {group.remarks[0] if group.remarks else group.status}")
+        what = group.remarks[0].removeprefix("chosen: ") if group.remarks else group.status
+        lines.append(f"plan {group.name}: {what}")
         lines += [f"  {name}: {_of_class(machines.get(name))}" for name in group.classes]
         lines += [f"  {line}" for line in (*_asked(group), *group.remarks[1:])]
     if made.unserved:
         lines.append("no plan:")
-        lines += [f"  {name} ({_nodes_of(machines.get(name))} nodes): {why}" for name, why in made.unserved.items()]
+        lines += [f"  {name} ({_nodes_of(machines.get(name))}): {why}" for name, why in made.unserved.items()]
     for name in made.left_out:
         one = machines.get(name)
         lines.append(f"left out: {name} ({_nodes_of(one)}: {names_folded(one.nodes)})" if one else f"left out: {name}")
@@ -312,13 +313,16 @@ def _asked(group: Group) -> Iterator[str]:
 
 
 def _of_class(one: NodeClass | None) -> str:
-    return f"{one_line(one.machine)}; {len(one.nodes)}: {names_folded(one.nodes)}" if one else "its nodes"
+    return (
+        f"{one_line(one.machine)}; {count_of(len(one.nodes), 'node')}: {names_folded(one.nodes)}"
+        if one
+        else "its nodes"
+    )
 
 
-def _nodes_of(one: NodeClass | None) -> int | str:
-    return len(one.nodes) if one else "all"
+def _nodes_of(one: NodeClass | None) -> str:
+    return count_of(len(one.nodes), "node") if one else "all its nodes"
 
 
 def _saves(upgrade: Upgrade) -> str:
-    plans = f"{upgrade.plans} plan{'' if upgrade.plans == 1 else 's'}"
-    return f"{plans}, {upgrade.unserved} nodes without one"
+    return f"{count_of(upgrade.plans, 'plan')}, {count_of(upgrade.unserved, 'node')} without one"

@@ -15,6 +15,7 @@ from envsolve.machine.model import one_line
 from envsolve.packages.urls import without_logins, without_secrets
 from envsolve.planning.plan import CondaPin, CondaTerms, DriverNeed, Plan, Support
 from envsolve.solve.outcome import Fix, PlannedPackage, PlanWarning
+from envsolve.system.limits import count_of
 from envsolve.toolchain.model import SITE_PACKAGES
 
 if TYPE_CHECKING:
@@ -284,17 +285,12 @@ def in_a_line(plan: Plan) -> str:
     if plan.status == "impossible":
         return "; ".join(["nothing fits", *(f"because {fact.fact}" for fact in plan.conflict)])
     torch = next((f"{package.name} {package.version}" for package in plan.packages if package.name in TORCH), None)
-    return f"chosen: {', '.join(filter(None, [plan.cuda, torch, count(len(plan.packages))]))}"
+    return f"chosen: {', '.join(filter(None, [plan.cuda, torch, count_of(len(plan.packages))]))}"
 
 
 def in_words(remedy: Fix) -> str:
     """The change and, if known, its effect."""
     return f"{remedy.text}: {remedy.unlocks}" if remedy.unlocks else remedy.text
-
-
-def count(number: int, noun: str = "package") -> str:
-    """``1 package``, ``2 packages``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def worst_level(support: tuple[Support, ...]) -> str | None:

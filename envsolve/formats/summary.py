@@ -15,7 +15,6 @@ from packaging.utils import canonicalize_name
 from envsolve._default_index import DEFAULT_INDEX
 from envsolve.formats import group_names
 from envsolve.formats._packages import (
-    count,
     default_index,
     driver_sentence,
     gpu_name,
@@ -31,6 +30,7 @@ from envsolve.formats._packages import (
 from envsolve.machine.model import one_line
 from envsolve.planning.plan import CondaTerms, Plan
 from envsolve.solve.outcome import PlannedPackage
+from envsolve.system.limits import count_of
 from envsolve.toolchain.model import Toolchain
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _packages(plan: Plan, *, every: bool) -> list[str]:
     lines = _table(rows) if family else []
     others = len(plan.packages) - len(family)
     if others:
-        lines.append(f"and {count(others, 'other package')}" if family else count(others))
+        lines.append(f"and {count_of(others, 'other package')}" if family else count_of(others))
     return lines
 
 
@@ -179,7 +179,7 @@ def facts(plan: Plan, today: datetime.date) -> Iterator[str]:
     """How old the facts are."""
     if plan.catalogue_date:
         days = (today - datetime.date.fromisoformat(plan.catalogue_date)).days
-        age = "today" if days <= 0 else f"{days} day{'' if days == 1 else 's'} ago"
+        age = "today" if days <= 0 else f"{count_of(days, 'day')} ago"
         own = f"; of {plan.own_catalogue_date} in your own catalogue" if plan.own_catalogue_date else ""
         yield f"Facts     of {plan.catalogue_date}, {age}{own}"
 
@@ -257,8 +257,8 @@ def render_plans(plans: Plans, *, sources: bool = False) -> str:
 def _closing(plans: Plans) -> Iterator[str]:
     served = sum(len(plan.machines) for plan in plans.plans)
     unserved = sum(len(plan.machines) for plan in plans.unserved)
-    rest = f"; {count(unserved, 'machine')} unserved" if unserved else ""
-    yield f"In all    {count(len(plans.plans), 'plan')} for {count(served, 'machine')}{rest}"
+    rest = f"; {count_of(unserved, 'machine')} unserved" if unserved else ""
+    yield f"In all    {count_of(len(plans.plans), 'plan')} for {count_of(served, 'machine')}{rest}"
     yield from facts((*plans.plans, *plans.unserved)[0], datetime.date.today())
     if plans.plans:
         yield "Next      save these plans with -o pylock.toml, then on each machine:"
@@ -286,7 +286,7 @@ def _what_if_lines(answer: WhatIf) -> Iterator[str]:
     if rows:
         yield from (f"          {row}" for row in _table([("", "now", "then"), *rows]))
     if len(packages) > len(shown):
-        yield f"          and {count(len(packages) - len(shown), 'other package')}"
+        yield f"          and {count_of(len(packages) - len(shown), 'other package')}"
     for one in answer.differences:
         if one.kind == "warning":
             yield f"Then      {'also' if one.then else 'no longer'}: {one.then or one.now} [{one.name}]"

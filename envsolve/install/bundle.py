@@ -30,6 +30,7 @@ from envsolve.rules.platform import assumed
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.system import progress
 from envsolve.system.files import dump, parse_toml, read_regular, replace_file
+from envsolve.system.limits import count_of
 
 if TYPE_CHECKING:
     from envsolve.packages.settings import IndexSettings
@@ -225,9 +226,9 @@ def read_me(bundle: Bundle) -> str:
     """The text for the person who installs it."""
     total = progress.format_size(sum(file.size for file in bundle.files))
     lines = [
-        f"Bundle of {', '.join(bundle.requirements) or f'{len(bundle.files)} packages'}, made by envsolve.",
+        f"Bundle of {', '.join(bundle.requirements) or count_of(len(bundle.files))}, made by envsolve.",
         *(f"For: {machine}" for machine in bundle.machines),
-        f"{len(bundle.files)} files, {total}.",
+        f"{count_of(len(bundle.files), 'file')}, {total}.",
         "",
         "Install it, without a network:",
         "",

@@ -22,6 +22,7 @@ from envsolve.planning.lock import EXPLICIT_NOTE, Assumptions, assumptions_of
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.system.files import read_regular
+from envsolve.system.limits import count_of
 from envsolve.system.processes import stream
 from envsolve.values import PythonVersion
 
@@ -187,7 +188,7 @@ class CondaWork:
         """
         title = conda_fill.title()
         count = len(self.aim.files)
-        progress(Step("packages", f"installing {count} conda package{'' if count == 1 else 's'} with {title}"))
+        progress(Step("packages", f"installing {count_of(count, 'conda package')} with {title}"))
         carry_out(self._order(stage), stage, progress)
         if self.aim.environment:
             relocate.write(record.site_packages(stage.environment), self.aim.environment)

@@ -20,11 +20,12 @@ from envsolve.install.errors import InstallError, Progress, Step, silent
 from envsolve.install.files import Lock, Wanted, read_lock
 from envsolve.install.lock_classes import for_machine
 from envsolve.install.staging import Staging
-from envsolve.install.wheels import WheelWork, packages
+from envsolve.install.wheels import WheelWork
 from envsolve.machine.model import Machine
 from envsolve.planning.lock import Assumptions, mismatches, unknowns
 from envsolve.planning.plan import Plan
 from envsolve.system.files import real_path
+from envsolve.system.limits import count_of
 from envsolve.system.processes import signals_raised
 
 # What stands at a prefix, and whether an install may put an environment there.
@@ -231,7 +232,7 @@ def install(
                 return _installed(place, aim, changed=False, warnings=warnings)
             progress(Step("swap", f"putting the environment at {place}"))
             stage.swap()
-        progress(Step("done", f"{packages(len(aim.files))} installed at {place}"))
+        progress(Step("done", f"{count_of(len(aim.files))} installed at {place}"))
         return _installed(place, aim, changed=True, warnings=warnings)
 
 

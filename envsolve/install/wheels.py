@@ -25,6 +25,7 @@ from envsolve.install.sources import Sources, copies, in_words, logged, unmet
 from envsolve.install.staging import Staging
 from envsolve.machine.model import Machine
 from envsolve.planning.plan import Plan
+from envsolve.system.limits import count_of
 from envsolve.system.processes import ask, stream
 from envsolve.system.progress import format_size
 
@@ -118,7 +119,7 @@ def _make(
     check_sizes(aim.files)
     rest = sources.others(aim) if sources else aim
     ready = replace(rest, files=_held_to_all_hashes([one for one in rest.files if one.kind != "tree"], stage))
-    what = f"installing {packages(len(ready.files))}{_size(aim.size)} with {title}"
+    what = f"installing {count_of(len(ready.files))}{_size(aim.size)} with {title}"
     progress(Step("packages", what, aim.size))
     _fill(stage, chosen, program, title, ready, extra, progress)
     trees = [file for file in rest.files if file.kind == "tree"]
@@ -278,11 +279,6 @@ def _no_room(stage: Staging, aim: Wanted) -> InstallError | None:
             hint="raise the limit with: ulimit -f unlimited",
         )
     return None
-
-
-def packages(count: int) -> str:
-    """``1 package``, ``2 packages``."""
-    return f"{count} package" if count == 1 else f"{count} packages"
 
 
 def _size(size: int | None) -> str:

@@ -131,6 +131,11 @@ def single_line(text: str) -> str:
     return "".join(one if one.isprintable() else " " if one.isspace() else "?" for one in text)
 
 
+def count_of(number: int, noun: str = "package", plural: str | None = None) -> str:
+    """``1 package``, ``2 packages``."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def printable(text: str) -> str:
     """Escape the characters with which a text could command a terminal; line feeds and tabs stay."""
     return text if text.isprintable() else _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)

@@ -139,5 +139,5 @@ def test_a_probe_that_is_killed_at_any_moment_is_finished_by_the_same_command(tm
         running.send_signal(signal.SIGKILL)
         running.wait()
         done = subprocess.run(command(tmp_path, "good[1-20]"), capture_output=True, text=True)
-        assert done.stdout.startswith("20 of 20 nodes answered; 1 classes"), done.stdout + done.stderr
+        assert done.stdout.startswith("20 of 20 nodes answered; 1 class"), done.stdout + done.stderr
         assert sorted(path.name for path in (tmp_path / "fleet").iterdir()) == [".lock", "machines", "nodes.json"]

@@ -79,7 +79,7 @@ def test_a_class_without_a_plan_is_told_with_exit_code_3(
     made = read_plan(fleet)
     assert made.unserved.keys() == {"rtx5090-560.35.03"}
     assert [group.nodes for group in made.groups] == [("gpu02",)]
-    assert "no plan:\n  rtx5090-560.35.03 (1 nodes): " in capsys.readouterr().out
+    assert "no plan:\n  rtx5090-560.35.03 (1 node): " in capsys.readouterr().out
     assert [(up.before, up.unserved) for up in made.upgrades] == [("560.35.03", 0)]
 
 
@@ -87,7 +87,7 @@ def test_classes_can_be_left_out(torches: World, make_fleet: MakeFleet, capsys: 
     fleet = make_fleet(*MIXED)
     plan(fleet, "torch", "--without", "rtx5090-580.95.05")
     assert len(read_plan(fleet).groups) == 1
-    assert "left out: rtx5090-580.95.05 (1: gpu03)" in capsys.readouterr().out
+    assert "left out: rtx5090-580.95.05 (1 node: gpu03)" in capsys.readouterr().out
     plan(fleet, "torch", "--without", "nope", code=2)
 
 
