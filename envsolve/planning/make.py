@@ -64,6 +64,7 @@ from envsolve.planning.warnings import (
     about_systems,
     about_torch,
     about_unjudged,
+    unjudged,
 )
 from envsolve.rules.judge import as_judged, python_of
 from envsolve.rules.nvidia import Facts
@@ -333,7 +334,7 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
     )
     return structs.replace(
         frame,
-        status="ok" if _is_known(found, toolchain) else "unknown",
+        status="ok" if _is_known(found, toolchain, compiled) else "unknown",
         cuda=solution.variant,
         packages=pinned.packages,
         support=support_of(judged),
@@ -351,10 +352,12 @@ def _deciding(solution: Solution) -> Option | None:
     return deciding.candidate.option if deciding else None
 
 
-def _is_known(found: Resolved, toolchain: Toolchain | None) -> bool:
+def _is_known(found: Resolved, toolchain: Toolchain | None, compiled: Sequence[Compiled]) -> bool:
     """Whether everything that decides whether the plan works is known."""
     chosen, deciding = found.solution.chosen, _deciding(found.solution)
     if any(is_unread(package, found.family.catalogue) for package in found.pinned.packages):
+        return False
+    if any(machine.gpus for machine in found.family.machines) and _asks_for_unjudged(found, compiled):
         return False
     if deciding is None and ("torch" in chosen or TRITON in chosen):
         return False  # it was asked for by URL
@@ -364,6 +367,14 @@ def _is_known(found: Resolved, toolchain: Toolchain | None) -> bool:
         return True
     # Without torch the driver decides which nvcc fits; there may be no facts about a host compiler.
     return toolchain.host_compiler is not None and (toolchain.nvcc is not None or "torch" in chosen)
+
+
+def _asks_for_unjudged(found: Resolved, compiled: Sequence[Compiled]) -> bool:
+    """Whether the request names a package whose machine code nobody has looked at."""
+    requested = {canonicalize_name(need.requirement.name) for need in found.needs}
+    files = {package.name: package.filename or "" for package in found.pinned.packages}
+    names = unjudged(found.solution, found.family, {one.name for one in compiled})
+    return any(name in requested and not files[name].endswith("-any.whl") for name in names)
 
 
 def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], python: str) -> Iterator[PlanWarning]:

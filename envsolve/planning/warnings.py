@@ -19,7 +19,7 @@ from envsolve.planning.pinning import who_needs
 from envsolve.planning.rounds import assemblers
 from envsolve.rules.judge import VENDORS
 from envsolve.rules.nvidia import Facts
-from envsolve.rules.nvidia.code import arch_asked, triton_pin
+from envsolve.rules.nvidia.code import arch_asked, is_gpu_package, triton_pin
 from envsolve.rules.nvidia.driver import compat_serves, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_of
 from envsolve.solve.candidate_selector import only_for
@@ -298,14 +298,20 @@ def _about_kernels(solution: Solution, torch: Build) -> Iterator[PlanWarning]:
         yield PlanWarning("kernels-not-loaded", f"{text}; the rest of it works", None)
 
 
-def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[PlanWarning]:
-    """Packages with GPU code that the facts do not cover; what is compiled for the GPUs has none yet."""
-    prove = "prove it once installed: envsolve verify --prefix DIR"
+def unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> list[str]:
+    """The names of packages with GPU code that the facts do not cover; what is compiled for the GPUs has none yet."""
     members = family.catalogue.family
     unknown = [name for name, chosen in solution.chosen.items() if chosen.candidate.option is None]
-    names = [name for name in unknown if name in members and name not in compiled]
+    return [name for name in unknown if (name in members or is_gpu_package(name)) and name not in compiled]
+
+
+def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[PlanWarning]:
+    """Packages with GPU code that was not judged, because the facts do not cover it or say too little."""
+    prove = "prove it once installed: envsolve verify --prefix DIR"
+    names = unjudged(solution, family, compiled)
     if names:
-        text = f"what GPU code {', '.join(names)} carries, and for which torch, is not known; it was not judged"
+        of_torch = ", and for which torch," if any(name in family.catalogue.family for name in names) else ""
+        text = f"what GPU code {', '.join(names)} carries{of_torch} is not known; it was not judged"
         yield PlanWarning("not-judged", text, prove)
     if any(machine.gpus for machine in family.machines):
         options = [chosen.candidate.option for chosen in solution.chosen.values() if chosen.candidate.option]

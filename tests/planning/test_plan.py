@@ -380,11 +380,3 @@ def test_a_plan_renders_saves_and_loads(torch_world: World) -> None:
         Plan.from_json("{}")
     with pytest.raises(UsageError, match="unknown plan format"):
         made.render("nothing")
-
-
-def test_the_fast_paths_of_a_measured_wheel(torch_world: World) -> None:
-    plan = torch_world.plan("torch==2.11.0", target="H100 + RTX 5090, driver 580.95.05")
-    codes = {(one.gpu.partition(" (")[0], one.path): one.code for one in plan.fast_paths if one.package == "torch"}
-    assert codes["NVIDIA H100", "grouped bf16"] == "sm_90a"
-    assert codes["NVIDIA GeForce RTX 5090", "grouped bf16"] is None
-    assert Plan.from_json(plan.to_json()).fast_paths == plan.fast_paths

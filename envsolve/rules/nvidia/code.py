@@ -167,6 +167,15 @@ def cuda_suffix(requirement: str) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match else None
 
 
+#: How the name of a package says that it is built for CUDA.
+_GPU_PACKAGE = re.compile(r"-(?:gpu|cuda\d+x?)(?=-|$)|-cu\d+$")
+
+
+def is_gpu_package(name: str) -> bool:
+    """Whether the normalised name of a package says that it has GPU code: ``mxnet-cu112``; a library's does not."""
+    return _GPU_PACKAGE.search(name) is not None and cuda_suffix(name) is None
+
+
 def serves_cuda(companion: Build, cuda: str | None) -> bool:
     """Whether a companion that chooses by torch's CUDA version serves this one; None is a CPU build's."""
     return cuda is not None and companion.torch_cuda is not None and _specifier(companion.torch_cuda).contains(cuda)
