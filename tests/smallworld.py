@@ -14,11 +14,12 @@ from pathlib import Path
 from envsolve.facts.builds import Build, IndexPlace
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence, Source
-from envsolve.facts.files import data_folder
+from envsolve.facts.files import PLACEHOLDERS, data_folder
 from envsolve.facts.maintain.update import dump_catalogue_file, group_requires
 from envsolve.machine.model import Machine
 from envsolve.machine.target import machine_from_target, parse_target
 from envsolve.packages.client import IndexClient
+from envsolve.packages.model import KnownFiles
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.requirements import Asked
 from envsolve.packages.settings import IndexSettings
@@ -116,7 +117,8 @@ class World:
 
     def client(self) -> IndexClient:
         """A client of the default index and the extras."""
-        return IndexClient(IndexSettings(self.default.url, self.extras, retries=0), cache_dir=self.cache)
+        known = KnownFiles(tuple, lambda: Catalogue().records(PLACEHOLDERS))
+        return IndexClient(IndexSettings(self.default.url, self.extras, retries=0), cache_dir=self.cache, known=known)
 
     def plan(
         self, *requirements: str, target: str = "H100, driver 580.95.05", asked: Asked | None = None, **choices: object

@@ -131,6 +131,20 @@ class CompiledAgainst(msgspec.Struct, frozen=True):
     published_before: str | None = None
 
 
+class Placeholder(msgspec.Struct, frozen=True):
+    """What a file says that only holds the name of a project, so that nobody else takes it.
+
+    Attributes:
+        summary: The begin of its Summary.
+        index: The index that has the project itself.
+    """
+
+    summary: str
+    evidence: Evidence
+    source: str
+    index: str | None = None
+
+
 class PackageNames(msgspec.Struct, frozen=True):
     """Names by which people ask for packages.
 

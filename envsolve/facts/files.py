@@ -42,6 +42,7 @@ from envsolve.facts.evidence import (
     FirstUse,
     GpuPart,
     PackageNames,
+    Placeholder,
     Precision,
     SharedFiles,
     Source,
@@ -131,6 +132,7 @@ COMPILED_AGAINST = _kind("compiled_against", CompiledAgainst, "package", "versio
 # Wheels of one release may differ in what they say: such records stand together.
 KNOWN_METADATA = _kind("known_metadata", KnownMetadata, "package", "version", "sha256")
 MACHINE_NAMES = _kind("machine_names", MachineName, "name")
+PLACEHOLDERS = _kind("placeholders", Placeholder, "summary")
 PACKAGE_NAMES = _kind("package_names", PackageNames, "names")
 WHEEL_NAMES = _kind("wheel_names", WheelName, "name")
 HEADER_CLASHES = _kind("header_clashes", HeaderClash, "functions")

@@ -333,6 +333,7 @@ class IndexClient:
         if not is_file_of(file.filename, metadata):
             cause = f"{file.filename} says that it is {metadata.name} {metadata.version[:50]}"
             raise MetadataUnavailableError(cause, hint=_OTHER_FILE)
+        self.known.refuse_placeholder(file.filename, metadata)
         if not file.url.startswith("file:"):
             self._store.keep_metadata(file, metadata)
         return metadata

@@ -17,7 +17,8 @@ from packaging.version import InvalidVersion, Version
 
 from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.facts.builds import KnownMetadata
-from envsolve.system.limits import METADATA_BYTES, MIB, NAME_LENGTH, LimitError, is_sane
+from envsolve.facts.evidence import Placeholder
+from envsolve.system.limits import METADATA_BYTES, MIB, NAME_LENGTH, SUMMARY_LENGTH, LimitError, is_sane
 
 
 class IndexFile(msgspec.Struct, frozen=True, gc=False):
@@ -61,6 +62,7 @@ class CoreMetadata(msgspec.Struct, frozen=True):
         requires_python: A specifier that packaging can read, or None.
         provides_extra: Extras as the file spells them.
         exact: False if an sdist's PKG-INFO marks its dependencies dynamic, so that they are only the best guess.
+        summary: Of an sdist, its one-line description.
     """
 
     name: str
@@ -69,6 +71,7 @@ class CoreMetadata(msgspec.Struct, frozen=True):
     requires_python: str | None = None
     provides_extra: tuple[str, ...] = ()
     exact: bool = True
+    summary: str = ""
 
 
 # What can go wrong with an index, told apart where it matters who may answer instead.
@@ -108,6 +111,10 @@ class MetadataUnavailableError(IndexUnavailableError):
     file: IndexFile | None = None
 
 
+class PlaceholderError(MetadataUnavailableError):
+    """The file only holds its name on the index: its build installs nothing, or fails."""
+
+
 class MissingFileError(MetadataUnavailableError):
     """The index lists a file that its host does not have."""
 
@@ -118,9 +125,26 @@ class MissingFileError(MetadataUnavailableError):
 class KnownFiles:
     """Thread-safe. The catalogue is read when something is asked first: a run that the cache answers asks nothing."""
 
-    def __init__(self, records: Callable[[], Sequence[KnownMetadata]]) -> None:
+    def __init__(
+        self,
+        records: Callable[[], Sequence[KnownMetadata]],
+        placeholders: Callable[[], Sequence[Placeholder]] = tuple,
+    ) -> None:
         """Args: records: Reads them; those of a package follow each other, the newest release last."""
         self._records = records
+        self._placeholders = placeholders
+
+    def refuse_placeholder(self, filename: str, metadata: CoreMetadata) -> None:
+        """Fail for a file that is not the project of its name.
+
+        Raises:
+            PlaceholderError: It says so; the hint names the index that has the project.
+        """
+        for one in self._placeholders() if metadata.summary else ():
+            if metadata.summary.startswith(one.summary):
+                text = f'{filename} installs nothing of the project: it says "{metadata.summary}"'
+                options = f"--extra-index-url {one.index} --index-strategy unsafe-best-match"
+                raise PlaceholderError(text, hint=f"the project is on {one.index}: {options}" if one.index else None)
 
     @cached_property
     def _by_hash(self) -> Mapping[str, KnownMetadata]:
@@ -312,6 +336,7 @@ def parse_metadata(text: bytes, *, sdist: bool = False) -> CoreMetadata:
         requires_python=specifier_text(requires_python),
         provides_extra=tuple(e.strip() for e in raw.get("provides_extra", [])),
         exact=not sdist or _is_static(raw.get("metadata_version", "1.0"), raw.get("dynamic", [])),
+        summary=raw.get("summary", "").strip()[:SUMMARY_LENGTH] if sdist else "",
     )
 
 

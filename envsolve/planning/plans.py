@@ -151,10 +151,12 @@ def _settings(request: Request, asked: Asked) -> IndexSettings:
 
 
 def _client(settings: IndexSettings, catalogue: Catalogue, *, offline: bool) -> IndexClient:
+    from envsolve.facts.files import PLACEHOLDERS
     from envsolve.packages.client import IndexClient
     from envsolve.packages.model import KnownFiles
 
-    return IndexClient(settings, offline=offline, known=KnownFiles(lambda: catalogue.known_metadata))
+    known = KnownFiles(lambda: catalogue.known_metadata, lambda: catalogue.records(PLACEHOLDERS))
+    return IndexClient(settings, offline=offline, known=known)
 
 
 def _checked(request: Request, catalogue: Catalogue) -> Request:

@@ -18,7 +18,7 @@ from envsolve.facts.builds import Build
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
 from envsolve.packages.links import hashed
-from envsolve.packages.model import IndexFile, MetadataUnavailableError, read_version
+from envsolve.packages.model import IndexFile, MetadataUnavailableError, PlaceholderError, read_version
 from envsolve.packages.pages import Listing
 from envsolve.packages.requirements import Need
 from envsolve.rules.platform import Environment
@@ -94,7 +94,8 @@ class CandidateSelector(msgspec.Struct, eq=False):
     def about_left_out(self) -> Iterator[PlanWarning]:
         """Warn of files that were left out."""
         for failure in self.left_out:
-            yield PlanWarning("file-left-out", f"{failure.message}; it is left out", "delete it, or report it")
+            hint = failure.hint if isinstance(failure, PlaceholderError) else "delete it, or report it"
+            yield PlanWarning("file-left-out", f"{failure.message}; it is left out", hint)
 
     def refuse_unread(self, needs: Iterable[Need], family: Family) -> None:
         """Fail if a file, or a place of ``--find-links``, that cannot be read may be what no other place lists.

@@ -27,6 +27,8 @@ NAME_LENGTH = 255
 """Characters of a file name: no file system takes a longer one."""
 TAGS = 1000
 """Combinations of the tags in a wheel's name: ``py2.py3-none-any`` has two, real wheels fewer than a hundred."""
+SUMMARY_LENGTH = 200
+"""Characters of the summary of a package that are kept."""
 ODD_FILES = 20
 """Files whose metadata cannot be had and that a plan leaves out: for each the search begins anew."""
 REQUIREMENT_FILES = 500

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from envsolve.facts.builds import KnownMetadata
-from envsolve.facts.evidence import Evidence
+from envsolve.facts.evidence import Evidence, Placeholder
 from envsolve.packages.client import IndexClient
-from envsolve.packages.model import KnownFiles
+from envsolve.packages.model import CoreMetadata, KnownFiles, PlaceholderError
 from envsolve.packages.settings import IndexSettings
 from tests.indexserver import IndexServer
 
@@ -48,3 +50,26 @@ def test_the_newest_known_release_tells_what_is_likely() -> None:
     known = KnownFiles(lambda: (record("demo", "1.0", requires=("a",)), record("demo", "2.0", requires=("b",))))
     assert known.requires("demo") == ("b",)
     assert known.requires("other") == ()
+
+
+@pytest.mark.parametrize(
+    ("summary", "hint"),
+    [
+        ("A fake package, not the correct one.", "--extra-index-url https://a.example"),
+        ("Zero version", None),
+        ("Deep learning; not A fake package", ""),
+        ("", ""),
+    ],
+)
+def test_a_file_that_only_holds_a_name_is_refused(summary: str, hint: str | None) -> None:
+    told = (
+        Placeholder("A fake package", Evidence.MEASURED, "here", "https://a.example"),
+        Placeholder("Zero version", Evidence.MEASURED, "here"),
+    )
+    known, metadata = KnownFiles(tuple, lambda: told), CoreMetadata("demo", "0.0.1", summary=summary)
+    if hint == "":
+        known.refuse_placeholder("demo-0.0.1.tar.gz", metadata)
+        return
+    with pytest.raises(PlaceholderError, match="installs nothing of the project") as caught:
+        known.refuse_placeholder("demo-0.0.1.tar.gz", metadata)
+    assert caught.value.hint is None if hint is None else hint in (caught.value.hint or "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -170,3 +172,18 @@ def test_a_wheel_goes_with_the_torch_in_its_name_alone(torch_world: World, wheel
     assert package(plan, "torch-scatter").version == version
     other = planned(torch_world, folder, "torch==2.11.0", "torch-scatter")
     assert package(other, "torch-scatter").version == "2.1.1"
+
+
+def test_a_file_that_only_holds_a_name_is_not_planned(torch_world: World) -> None:
+    """nvidia-tensorflow on the default index: its build stops with a message, and a plan of it was ok."""
+    fake = b"Metadata-Version: 1.2\nName: nvidia-demo\nVersion: 0.0.1.dev5\n"
+    fake += b"Summary: A fake package to warn the user they are not installing the correct package.\n"
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        member = tarfile.TarInfo("nvidia-demo-0.0.1.dev5/PKG-INFO")
+        member.size = len(fake)
+        archive.addfile(member, io.BytesIO(fake))
+    torch_world.default.add("nvidia-demo", "nvidia-demo-0.0.1.dev5.tar.gz", content.getvalue())
+    with pytest.raises(IndexUnavailableError, match="installs nothing of the project") as caught:
+        torch_world.plan("nvidia-demo")
+    assert "--extra-index-url https://pypi.nvidia.com" in (caught.value.hint or "")
