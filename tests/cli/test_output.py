@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from envsolve.cli.output import deliver, deliver_text
+from tests.commandline import answered
 
 ENVSOLVE = [sys.executable, "-c", "from envsolve.cli.main import run; run()"]
 SHOW = ["index", "show", "torch", "2.9.1", "cu126"]
@@ -29,7 +30,7 @@ def in_shell(line: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_result_goes_through_a_link_and_leaves_it_a_link(tmp_path: Path) -> None:
     (tmp_path / "link.json").symlink_to("real.json")
-    assert envsolve("detect", "-o", str(tmp_path / "link.json")).returncode == 0
+    assert answered("detect", "-o", str(tmp_path / "link.json")).returncode == 0
     assert (tmp_path / "link.json").is_symlink()
     assert json.loads((tmp_path / "real.json").read_text())["schema"] == "envsolve.machine/2"
 
@@ -72,6 +73,18 @@ def _no_file_may_grow() -> None:
         (" ".join(SHOW) + " >/dev/full", 1, "cannot write to the standard output"),
         (" ".join(SHOW) + " | head -1 >/dev/null; exit ${PIPESTATUS[0]}", 0, ""),
         ("index show nothing 2>&-", 2, ""),
+    ],
+)
+def test_streams_that_cannot_take_a_result(line: str, code: int, said: str) -> None:
+    done = in_shell(line)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
         ("detect -o /no-such-folder/x.json", 2, "there is no directory"),
         ("plan six -o /tmp", 2, "is a directory"),
         ("plan six --format pylock -o pylock.a.b.toml", 2, "pylock.a.b.toml"),
@@ -79,7 +92,7 @@ def _no_file_may_grow() -> None:
     ],
 )
 def test_places_that_cannot_take_a_result(line: str, code: int, said: str) -> None:
-    done = in_shell(line)
+    done = answered(*line.split())
     assert done.returncode == code
     assert said in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
@@ -88,7 +101,7 @@ def test_places_that_cannot_take_a_result(line: str, code: int, said: str) -> No
 def test_a_lock_beside_other_requirements_is_refused(tmp_path: Path) -> None:
     lock = tmp_path / "pylock.toml"
     lock.touch()
-    done = envsolve("install", str(lock), "--cuda", "cu126", "--prefix", str(tmp_path / "x"))
+    done = answered("install", str(lock), "--cuda", "cu126", "--prefix", str(tmp_path / "x"))
     assert done.returncode == 2
     assert "says itself what is installed" in done.stderr
 

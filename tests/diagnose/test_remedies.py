@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,8 +18,8 @@ from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.driver import can_exist
 from envsolve.rules.platform import assumed, same_system
 from envsolve.rules.verdict import Level
+from tests.diagnose import reports
 
-REPORTS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "reports.json").read_text(encoding="utf-8"))
 CATALOGUE = Catalogue()
 FACTS = Facts.of(CATALOGUE)
 KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
@@ -61,10 +58,9 @@ def torch_builds(command: str, machine: Machine) -> list[Build]:
     ]
 
 
-@pytest.fixture(scope="module", params=[r for r in REPORTS if "target" in r], ids=lambda r: r["name"])
+@pytest.fixture(scope="module", params=[r for r in reports.REPORTS if "target" in r], ids=lambda r: r["name"])
 def answered(request: pytest.FixtureRequest) -> tuple[Diagnoses, Machine]:
-    """The diagnoses of one report, made once for the tests that look at them."""
-    found, machine = diagnosed(request.param["log"], request.param["target"], request.param.get("installed"))
+    found, machine = reports.diagnosed(request.param["name"])
     assert machine is not None
     return found, machine
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 import pytest
 
 import envsolve
-from envsolve.diagnose.model import Diagnoses
+from tests.diagnose.reports import REPORTS, diagnosed
 
 HERE = Path(__file__).parent
-REPORTS: list[dict[str, Any]] = json.loads((HERE / "reports.json").read_text(encoding="utf-8"))
 CODES = set(re.findall(r"^\| `([a-z-]+)` \|", (HERE.parents[1] / "docs" / "causes.md").read_text(), re.MULTILINE))
 #: What must never be advised, whatever the report: it hides the fault, or breaks more than it mends.
 NEVER = (
@@ -26,14 +24,9 @@ NEVER = (
 )
 
 
-def diagnosed(report: dict[str, Any]) -> Diagnoses:
-    machines = [envsolve.describe_target(report["target"])] if "target" in report else None
-    return envsolve.diagnose(report["log"], machines, installed=report.get("installed"))
-
-
 @pytest.mark.parametrize("report", REPORTS, ids=lambda r: r["name"])
 def test_the_cause_stands_first_and_is_told_whole(report: dict[str, Any]) -> None:
-    found = diagnosed(report)
+    found, _ = diagnosed(report["name"])
     causes = [diagnosis.cause for diagnosis in found.diagnoses]
     if not report["causes"]:
         assert causes == []

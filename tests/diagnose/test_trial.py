@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,9 @@ from envsolve.diagnose.report.read import read_report
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.diagnose.trial import Trial, carried_out
 from envsolve.facts.catalogue import Catalogue
+from tests.diagnose.reports import REPORTS
 
 CATALOGUE = Catalogue()
-REPORTS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "reports.json").read_text(encoding="utf-8"))
 PYTORCH = "https://download.pytorch.org/whl/cu129"
 H100 = "H100, driver 580.95.05, python 3.12"
 

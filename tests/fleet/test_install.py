@@ -24,6 +24,7 @@ from envsolve.machine.model import Machine
 from envsolve.planning.lock import Assumptions, assumptions_of
 from envsolve.planning.plan import Plan
 from envsolve.system.files import dump
+from tests.commandline import answered
 from tests.fleet.profiles import profile
 from tests.install.wheels import make_wheel, plan_of, planned
 
@@ -55,7 +56,8 @@ def start(fleet: Path, *wrapper: str) -> subprocess.Popen[str]:
 
 
 def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*PROGRAM, *words], capture_output=True, text=True)
+    becomes_another = words[0] == "run"
+    done = subprocess.run([*PROGRAM, *words], capture_output=True, text=True) if becomes_another else answered(*words)
     assert done.returncode == code, done.stderr
     return done
 

@@ -1,0 +1,23 @@
+"""The short reports of ``reports.json``, each with what is diagnosed of it, found once for all tests that read it."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import envsolve
+from envsolve.diagnose.model import Diagnoses
+from envsolve.machine.model import Machine
+
+REPORTS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("reports.json").read_text(encoding="utf-8"))
+_BY_NAME = {report["name"]: report for report in REPORTS}
+
+
+@functools.cache
+def diagnosed(name: str) -> tuple[Diagnoses, Machine | None]:
+    """The diagnoses of a report, and the machine that it names."""
+    report = _BY_NAME[name]
+    machine = envsolve.describe_target(report["target"]) if "target" in report else None
+    return envsolve.diagnose(report["log"], [machine] if machine else None, installed=report.get("installed")), machine
