@@ -43,7 +43,7 @@ def command(
     chosen = [f"--{kind} {name}" for kind, names in named for name in names or ()]
     report = check_locks(locks, machines.named_or_host(), Catalogue(), chosen, python_version(python))
     if form in ("sarif", "github"):
-        deliver(sarif(report) if form == "sarif" else github(report), output)
+        deliver(sarif(report) if form == "sarif" else github(report), output, commands=True)
     else:
         deliver_as(form, report, lambda: describe(report), output)
     if report.failed:

@@ -79,8 +79,13 @@ def check_output(form: str | None, target: Path | None) -> None:
     form_of(form, target)
 
 
-def deliver(text: str, target: Path | None) -> None:
+def deliver(text: str, target: Path | None, *, commands: bool = False) -> None:
     """Print a result, as ``-`` has it, too, or write it whole to a file: a failed write leaves what was there.
+
+    Args:
+        text: The result.
+        target: The file; None or ``-`` is the standard output.
+        commands: As in :func:`envsolve.system.limits.printable`.
 
     Raises:
         UsageError: The place cannot be a file.
@@ -89,7 +94,7 @@ def deliver(text: str, target: Path | None) -> None:
     if not text.endswith("\n"):
         text += "\n"
     if target is None or target == STDOUT:
-        _print(text)
+        _write(printable(text, commands=commands))
         return
     check_target(target)
     try:
@@ -224,10 +229,6 @@ def print_styled(*parts: object) -> None:
             # Lines are wrapped already; a longer one is a command, which the terminal itself wraps.
             console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=isinstance(part, Text))
     _write(captured.get())
-
-
-def _print(text: str) -> None:
-    _write(printable(text))
 
 
 def _write(text: str) -> None:

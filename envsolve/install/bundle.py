@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import stat
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,7 +30,7 @@ from envsolve.planning.request import Request
 from envsolve.rules.platform import assumed
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.system import progress
-from envsolve.system.files import dump, parse_toml, read_regular, replace_file
+from envsolve.system.files import dump, is_folder, parse_toml, read_regular, replace_file
 from envsolve.system.limits import count_of
 
 if TYPE_CHECKING:
@@ -138,13 +139,14 @@ def make_bundle(
     Raises:
         ImpossibleError: The plan is impossible.
         IndexUnavailableError: A file cannot be downloaded, or has another hash than the plan says.
-        UsageError: A source tree is in the plan, or a file without a hash.
+        UsageError: A source tree is in the plan, or a file without a hash; or a link lies in the place.
     """
     packages = hashed(plan)
     archive = place.suffix == ".tar"
     directory = place.with_name(f"{place.name}.partial") if archive else place
     fetch = Fetch(directory / "wheels", settings, offline=offline)
     try:
+        _refuse_links(directory, may_be_one=not archive)
         (directory / "wheels").mkdir(parents=True, exist_ok=True)
         with fetch:
             files = fetch.all(packages, "package")
@@ -164,6 +166,21 @@ def make_bundle(
         what = f"cannot write {place}: {error.strerror or error}"
         raise EnvsolveError(what, hint="choose another place after -o; run again to go on") from error
     return bundle
+
+
+def _refuse_links(directory: Path, *, may_be_one: bool) -> None:
+    """Refuse a place from which files would be written, or deleted, somewhere else: others may have filled it."""
+    if directory.is_symlink() and not may_be_one:
+        _refuse_link(directory)
+    for folder in (directory, directory / "wheels"):
+        for place in folder.iterdir() if is_folder(folder) else ():
+            _refuse_link(place)
+
+
+def _refuse_link(place: Path) -> None:
+    if stat.S_IFMT(place.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+        hint = "delete it, or choose another place after -o"
+        raise UsageError(f"{place} is a link, a pipe or a device", hint=hint)
 
 
 def _names(files: Sequence[BundledFile]) -> set[str]:
@@ -287,7 +304,8 @@ def _pack(directory: Path, place: Path) -> None:
         member.mtime, member.uid, member.gid, member.uname, member.gname = 0, 0, 0, "", ""
         return member
 
-    with tarfile.open(whole, "w") as archive:
+    whole.unlink(missing_ok=True)
+    with tarfile.open(whole, "x") as archive:
         for path in sorted(directory.rglob("*")):
             name = Path(place.stem) / path.relative_to(directory)
             archive.add(path, str(name), recursive=False, filter=plain)

@@ -6,6 +6,7 @@ with an error that names the limit; it never waits or grows without end.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import Protocol
@@ -66,6 +67,8 @@ _LONG_NUMBER = re.compile(r"\d{100}")
 _BRACKET = re.compile(r"[][{}]")
 # C0 without tab and line feed, DEL, C1, and the characters that reorder or hide text in a terminal.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Runners of GitHub ignore blanks before a command.
+_COMMAND = re.compile(r"^([^\S\n]*)(?=::)", re.MULTILINE)
 
 
 class _Readable(Protocol):
@@ -138,6 +141,15 @@ def count_of(number: int, noun: str = "package", plural: str | None = None) -> s
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def printable(text: str) -> str:
-    """Escape the characters with which a text could command a terminal; line feeds and tabs stay."""
-    return text if text.isprintable() else _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+def printable(text: str, *, commands: bool = False) -> str:
+    """Escape the characters with which a text could command a terminal; line feeds and tabs stay.
+
+    In a workflow of GitHub a line that begins with ``::`` sets variables, or ends all other commands.
+
+    Args:
+        text: What is printed.
+        commands: Whether it is made of such commands.
+    """
+    if not text.isprintable():
+        text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _COMMAND.sub(r"\1\\", text) if "::" in text and not commands and os.environ.get("GITHUB_ACTIONS") else text

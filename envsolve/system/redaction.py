@@ -16,19 +16,37 @@ _SECRET_NAME = re.compile(
     r"(?i)(?:^|_)(?:tokens?|secrets?|passw(?:or)?d|(?:api|private|access)_?key|credentials?|auth)(?:$|_)"
 )
 _URL = re.compile(r"([a-z][a-z0-9+.-]{0,30}://)([^/\s\"'<>?#,)\]]+)", re.IGNORECASE)
-_HOME = re.compile(r"(?P<root>(?:/home|/Users|/export/home|[A-Za-z]:\\+Users)[/\\]+)(?P<name>[^/\\\s:\"'<>]+)")
+_HOME = re.compile(
+    r"(?P<root>(?:/home|/Users|/export/home|[A-Za-z]:\\+Users)[/\\]+)"
+    # On Windows a name may have blanks, which end it if no backslash follows.
+    r"(?P<name>(?<=\\)[^/\\\s:\"'<>][^/\\:\"'<>\r\n]{0,60}(?=\\)|[^/\\\s:\"'<>]+)"
+)
 _SECRETS = (
     # What services issue, by the prefix that they document.
-    re.compile(r"\b(?:gh[oprsu]_|github_pat_|glpat-|hf_|pypi-|sk-|xox[abprs]-|nvapi-|AKIA|ASIA)[\w-]{10,}"),
+    re.compile(
+        r"\b(?:gh[oprsu]_|github_pat_|glpat-|hf_|pypi-|sk-|xox[abprs]-|nvapi-|npm_|dckr_pat_|AIza|ya29\.|AKIA|ASIA)"
+        r"[\w-]{10,}"
+    ),
+    re.compile(r"\bAAAA[BCE][23]N[\w+/=]{20,}"),  # keys of ssh
+    re.compile(r"(/services/)T\w{6,}/B\w{6,}/\w+"),  # web hooks of Slack
     re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"),  # JSON Web Tokens
-    re.compile(r"(?i)(?<=authorization: )\w+ \S+|(?<=bearer )\S{8,}"),
+    re.compile(r"(?i)(?<=authorization: )\w+ \S+|(?<=bearer )\S{8,}|(?<=basic )[\w+/]{6,}={0,2}"),
+    re.compile(r"(?i)(?<=cookie: )[^\r\n]+"),
+    re.compile(r"(?i)(\bmachine \S{1,253} login )\S+ password \S+"),  # .netrc
+    re.compile(r"(?i)((?<![\w-])--?(?:password|passwd|token|secret|api-?key)\s+)(?![-(])\S+"),
+    re.compile(r"(?i)(\blogin\s+(?:--relogin\s+)?)[0-9a-f]{32,}"),
     re.compile(r"(?i)(?<=[?&])((?:[\w-]*(?:token|signature|secret|password|key)|sig|auth)=)[^&\s\"']+"),
-    re.compile(r"(?i)((?:password|passwd|secret|token|api[_-]?key)[\"']?\s*[=:]\s*[\"']?)(?!\()[^\s\"',;]+"),
+    re.compile(
+        r"(?i)((?:password|passwd|secret|token|(?:api|access|account|private)[_-]?key)[\"']?\s*[=:]\s*)"
+        r"(?!\()(?:\"[^\"\r\n]{0,500}\"|'[^'\r\n]{0,500}'|[\"']?[^\s\"',;]+)"
+    ),
     re.compile(r"(/t/)[\w-]{8,}(?=/)"),  # conda channels
     re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"),
 )
 _PROMPT = re.compile(r"(?<![\w./-])[\w.-]+@[\w.-]{1,253}(?=:[~/]| )")
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
+_DEVICE = re.compile(r"(?i)(?<![\w:])(?:[0-9a-f]{2}:){5}[0-9a-f]{2}(?![\w:])|\bfe80:[0-9a-f:]{4,40}")  # of a network
+_SHARE = re.compile(r"(?<![\\\w:])(\\\\)[\w.-]{2,253}(?=\\\w)")
 _UUID = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
@@ -68,6 +86,7 @@ class Redaction:
         if len(self._home) > 1:
             text = re.sub(rf"{re.escape(self._home)}(?![\w-])", "~", text)
         text = _HOME.sub(r"\g<root>(user)", text)
+        text = _SHARE.sub(r"\1(host)", _DEVICE.sub("(device)", text))
         text = _MAIL.sub("(email)", _PROMPT.sub("(user)@(host)", _UUID.sub(r"\1-(uuid)", text)))
         text = self._here.sub("(host)", text) if self._here else text
         return self._users.sub("(user)", text) if self._users else text

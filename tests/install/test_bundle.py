@@ -225,3 +225,30 @@ def test_a_source_tree_is_refused(plan: Plan, tmp_path: Path) -> None:
     tree = replace(plan.packages[0], filename=None, url="git+https://example.org/x.git", hashes={})
     with pytest.raises((UsageError, IndexUnavailableError)):
         bundled(replace(plan, packages=(tree,)), tmp_path / "made")
+
+
+@pytest.mark.parametrize("link", ["wheels", "install.py", "wheels/es_one-1.0-py3-none-any.whl.part"])
+@pytest.mark.parametrize("archive", [False, True])
+def test_nothing_is_written_or_deleted_through_a_link(plan: Plan, tmp_path: Path, link: str, archive: bool) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim/kept").write_text("kept")
+    place = tmp_path / ("made.tar" if archive else "made")
+    inside = tmp_path / ("made.tar.partial" if archive else "made") / link
+    inside.parent.mkdir(parents=True)
+    inside.symlink_to(tmp_path / ("victim" if link == "wheels" else "victim/kept"))
+    with pytest.raises(UsageError, match="is a link"):
+        bundled(plan, place)
+    assert [path.name for path in (tmp_path / "victim").iterdir()] == ["kept"]
+    assert (tmp_path / "victim/kept").read_text() == "kept"
+
+
+def test_a_scratch_place_that_is_a_link_is_refused(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "made.tar.partial").symlink_to("victim")
+    with pytest.raises(UsageError, match="is a link"):
+        bundled(plan, tmp_path / "made.tar")
+    (tmp_path / "made.tar.partial").unlink()
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "made.tar.new").symlink_to("kept")
+    bundled(plan, tmp_path / "made.tar")
+    assert (tmp_path / "kept").read_text() == "kept"

@@ -46,7 +46,10 @@ def test_sarif(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(found["tool"]["driver"]["rules"]) == len(RULES)
 
 
-def test_annotations_of_a_workflow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_annotations_of_a_workflow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
     path = str(written(tmp_path, "pylock.toml", PYLOCK))
     code, text = printed(capsys, path, "--target", PASCAL, "--format", "github")
     assert code == 4 and text.startswith("::error file=") and ",line=6,title=build-does-not-run::" in text

@@ -30,3 +30,13 @@ def test_what_packaging_cannot_compare_is_not_sane(text: str) -> None:
 
 def test_control_characters_are_escaped_and_lines_stay() -> None:
     assert printable("a\x1b]0;pwned\x07\tb\n\x9b31m\u202ec é 你") == "a\\x1b]0;pwned\\x07\tb\n\\x9b31m\\u202ec é 你"
+
+
+def test_a_line_is_no_command_of_a_workflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "of a::b\n::error::x\n \t::set-env::y\n"
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    assert printable(text) == text
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert printable(text) == "of a::b\n\\::error::x\n \t\\::set-env::y\n"
+    assert printable(printable(text)) == printable(text)
+    assert printable(text, commands=True) == text

@@ -32,6 +32,22 @@ ALICE = {"HOME": f"{HOMES}/alice", "USER": "alice", "HOSTNAME": "gpu-node7.corp.
         ("x?sig=abcd&v=2 x?X-Amz-Signature=99", "x?sig=(secret)&v=2 x?X-Amz-Signature=(secret)"),
         ("HF_TOKEN=hf_abcdefghijkl", "HF_TOKEN=(secret)"),
         ("Authorization: Basic YWxpY2U6eA==", "Authorization: (secret)"),
+        ("npm_abcdefghijklmnop dckr_pat_abcdefghijkl AIzaSyA1234567890", "(secret) (secret) (secret)"),
+        ("auth = Basic dXNlcjpwYXNz", "auth = Basic (secret)"),
+        ("Set-Cookie: session=0123; path=/", "Set-Cookie: (secret)"),
+        ("https://hooks.example/services/T0000000/B0000000/XXXX", "https://(host-1)/services/(secret)"),
+        ("AccountName=a;AccountKey=abcd==;x", "AccountName=a;AccountKey=(secret);x"),
+        ("uv --password hunter2 --token=x1y2", "uv --password (secret) --token=(secret)"),
+        ("machine a.b login joe password pa55w0rd!", "machine a.b login (secret)"),
+        ("wandb login 0123456789abcdef0123456789abcdef01234567", "wandb login (secret)"),
+        ("password: 'my secret phrase', next", "password: (secret), next"),
+        ("ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQDa joe", "ssh-rsa (secret) joe"),
+        (r"C:\Users\Bob B\env and C:\Users\Bob only", r"C:\Users\(user)\env and C:\Users\(user) only"),
+        (r"\\fileserver\share\x", r"\\(host)\share\x"),
+        ("ether 00:1a:2b:3c:4d:5e fe80::1ff:fe23:4567", "ether (device) (device)"),
+        ("00000000:00:1E.0, 12:34:56, sort_keys=True, key: 3", "00000000:00:1E.0, 12:34:56, sort_keys=True, key: 3"),
+        ("undefined symbol: _ZN3c1020throwNullDataPtrErrorEv", "undefined symbol: _ZN3c1020throwNullDataPtrErrorEv"),
+        ("max_new_tokens=5 tokenizer(x)", "max_new_tokens=5 tokenizer(x)"),
         ("the value abc-def-123 leaked", "the value (secret) leaked"),
         ("GPU-5a1b2c3d-0000-1111-2222-333344445555", "GPU-(uuid)"),
         ("torch 2.8.0+cu128, nvidia-cublas-cu12 12.9.1.4", "torch 2.8.0+cu128, nvidia-cublas-cu12 12.9.1.4"),
@@ -66,7 +82,9 @@ def test_variables_with_secrets_are_known_by_their_names(name: str) -> None:
     assert not is_secret("PIP_INDEX_URL")
 
 
-@pytest.mark.parametrize("piece", ["a", "a.", "a@", "://", "a_key", "/t/aaaaaaaaa", "@b."])
+@pytest.mark.parametrize(
+    "piece", ["a", "a.", "a@", "://", "a_key", "/t/aaaaaaaaa", "@b.", "a:", "token='", "C:\\Users\\a b", "login "]
+)
 def test_a_long_word_takes_linear_time(piece: str) -> None:
     text = piece * 20_000
     start = time.process_time()
