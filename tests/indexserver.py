@@ -77,6 +77,13 @@ class Request:
     headers: Mapping[str, str]
 
 
+def free_port() -> int:
+    """A port of the loopback on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 class IndexServer:
     """Serves until the ``with`` block ends."""
 

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.fleet.profiles import profile
+from tests.indexserver import free_port
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "srun", "sbatch")
 #: Node, GPU, driver.
@@ -71,12 +72,6 @@ def missing() -> list[str]:
 
 def _search() -> str:
     return f"{os.environ['PATH']}:/usr/sbin:/sbin"
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("", 0))
-        return int(listening.getsockname()[1])
 
 
 def start(directory: Path, nodes: tuple[tuple[str, str, str], ...] = NODES) -> Mapping[str, str]:

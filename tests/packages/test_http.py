@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 import subprocess
 import time
@@ -15,7 +14,7 @@ from urllib3 import HTTPResponse
 
 from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.packages.http import BoundedRetry, tls_context
-from tests.indexserver import IndexServer
+from tests.indexserver import IndexServer, free_port
 from tests.packages.conftest import MakeClient
 
 SECRET = "s3cr/t"
@@ -123,18 +122,12 @@ def test_an_answer_in_time_is_taken_after_its_time(server: IndexServer, make_cli
     assert client.metadata(file).requires_dist == ("a",)  # over the same connection
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.parametrize(
     ("address", "cause"),
     [("http://127.0.0.1:{port}/simple/", "refused"), ("http://no-such-host.invalid/simple/", "not known to the DNS")],
 )
 def test_a_dead_index_is_known_dead_in_about_a_second(make_client: MakeClient, address: str, cause: str) -> None:
-    client = make_client(address.format(port=_free_port()))
+    client = make_client(address.format(port=free_port()))
     started = time.monotonic()
     client.prefetch(f"demo-{n}" for n in range(30))
     for n in range(30):
@@ -147,7 +140,7 @@ def test_a_dead_index_is_known_dead_in_about_a_second(make_client: MakeClient, a
 def test_a_dead_host_leaves_the_others_alone(server: IndexServer, make_client: MakeClient) -> None:
     index = server.index()
     index.wheel("demo", "1.0", requires=["a"])
-    index.wheel("demo", "2.0", url=f"http://127.0.0.1:{_free_port()}/demo-2.0-py3-none-any.whl")
+    index.wheel("demo", "2.0", url=f"http://127.0.0.1:{free_port()}/demo-2.0-py3-none-any.whl")
     client = make_client(index)
     alive, dead = client.project("demo")
     with pytest.raises(IndexUnavailableError, match="refused"):
@@ -248,7 +241,7 @@ def test_the_proxy_of_the_environment_is_used_where_it_is_for_a_host(
 
 def test_a_dead_proxy_is_named_as_the_cause(make_client: MakeClient) -> None:
     with pytest.raises(IndexUnavailableError, match="the proxy") as caught:
-        make_client("http://far.test/simple/", proxy=f"http://u:{SECRET[:4]}@127.0.0.1:{_free_port()}").project("demo")
+        make_client("http://far.test/simple/", proxy=f"http://u:{SECRET[:4]}@127.0.0.1:{free_port()}").project("demo")
     assert SECRET[:4] not in str(caught.value)
 
 
