@@ -65,7 +65,8 @@ def _asked(catalogue: Catalogue) -> Iterator[tuple[str, Asked, str, str]]:
         asked = read_requirements([], [path])
         yield from ((path.stem, asked, python, target) for python, target in product(_PYTHONS, _TARGETS))
     compiled = (project.package for project in catalogue.source_projects)
-    for name in sorted({*catalogue.family, *map(canonicalize_name, compiled), "accelerate"}):
+    lacking = (part.package for part in catalogue.gpu_parts)
+    for name in sorted({*catalogue.family, *map(canonicalize_name, compiled), *lacking, "accelerate"}):
         yield name, read_requirements([name]), "3.12", _TARGETS[0]
 
 

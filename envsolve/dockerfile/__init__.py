@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
@@ -11,11 +12,12 @@ from urllib.parse import unquote
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-from envsolve.dockerfile import compiling, images, locked, torch
+from envsolve.dockerfile import compiling, conda, contents, images, locked, torch
 from envsolve.dockerfile.compiling import nvcc_code
-from envsolve.dockerfile.installs import Context, Install, Wanted, installs, other_installer
+from envsolve.dockerfile.contents import parts_unjudged, with_dependencies
+from envsolve.dockerfile.installs import Context, Install, Wanted, installs
 from envsolve.dockerfile.locked import lock_of, lock_unjudged
-from envsolve.dockerfile.model import Command, Report, Stage, Unjudged
+from envsolve.dockerfile.model import Command, Report, Stage, Unjudged, other_installer
 from envsolve.dockerfile.offers import Asked, in_container, offers, pinned
 from envsolve.dockerfile.read import read_stages
 from envsolve.dockerfile.sources import compiled_in
@@ -24,7 +26,7 @@ from envsolve.machine.model import Machine
 from envsolve.rules.judge import as_judged
 from envsolve.rules.nvidia import Facts
 
-CHECKS = (*images.CHECKS, *compiling.CHECKS, *locked.CHECKS, *torch.CHECKS)
+CHECKS = (*conda.CHECKS, *contents.CHECKS, *images.CHECKS, *compiling.CHECKS, *locked.CHECKS, *torch.CHECKS)
 """Each takes a stage and what is asked, and yields findings. A new one goes into the CHECKS of its subject."""
 
 
@@ -47,8 +49,9 @@ def check_dockerfile(
     known = cache(lambda name: offers(name, judged, catalogue))
     files = Context(context)
     # By identity, since a command has a mapping and cannot be hashed.
-    read = {id(command): tuple(installs((command,), files)) for stage in stages for command in stage.commands}
+    read = {id(command): tuple(_read(command, files)) for stage in stages for command in stage.commands}
     asked = Asked(judged, catalogue, Facts.of(catalogue), stages[-1], files, read, known)
+    asked = replace(asked, read=with_dependencies(stages, asked))
     # Stages that are built on one another lead to the same finding more than once.
     found = dict.fromkeys(f for check in CHECKS for stage in stages for f in check(stage, asked))
     left = dict.fromkeys(one for stage in stages for one in unjudged(stage, asked))
@@ -59,6 +62,14 @@ def check_dockerfile(
         findings=tuple(sorted(found, key=lambda finding: finding.line)),
         unjudged=tuple(sorted(left, key=lambda one: one.line)),
     )
+
+
+def _read(command: Command, files: Context) -> Iterator[Install]:
+    """Yield the installs of a command; conda runs pip for a part of its files."""
+    yield from installs((command,), files)
+    by_conda = conda.conda_install(command, files)
+    if by_conda and by_conda.pip_command:
+        yield from installs((by_conda.pip_command,), files)
 
 
 # What decides whether torch works and is not judged: to be silent about it would be a yes.
@@ -86,19 +97,24 @@ def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
         other = other_installer(command)
         if lock_of(command):
             yield from lock_unjudged(command, asked)
+        elif conda.conda_install(command, asked.context):
+            yield from conda.unjudged(command, asked)
         elif other:
-            by_conda = command.program in ("conda", "mamba", "micromamba")
-            why = "conda packages are chosen with envsolve plan --manager conda"
-            why = why if by_conda else "it installs from its lock file, which is not read"
-            yield Unjudged(command.line, f"{other}: {why}")
+            yield Unjudged(command.line, f"{other}: it installs from its lock file, which is not read")
     for install in asked.installs(stage.commands):
         yield from _of(install, asked)
     for one in compiled_in(stage, asked):
         given = one.command.variables.get(one.variable or "", "")
+        if not given and one.sure and contents.sets_variables(stage, asked):
+            yield Unjudged(one.command.line, f"{one.name}: {stage.root.image} lists the GPUs that it is compiled for")
         if given and compiling.listed_code(one, given, asked) is None:
             why = "is given at build time" if "$" in given else f"is {given}, which is not read"
             yield Unjudged(one.command.line, f"{one.name}: {one.variable} {why}")
+    yield from parts_unjudged(stage, asked)
     yield from _unread(stage, asked)
+
+
+_SHOWN = 4
 
 
 # Scripts that install one program, and what it is for is known.
@@ -140,6 +156,11 @@ def _of(install: Install, asked: Asked) -> Iterator[Unjudged]:
     for name in sorted(install.unread):
         if asked.offers(name):
             yield Unjudged(line, f"{name}: its version is given at build time")
+    if install.unknown:
+        names = ", ".join(install.unknown[:_SHOWN]) + (
+            f" and {more} more" if (more := len(install.unknown) - _SHOWN) > 0 else ""
+        )
+        yield Unjudged(line, f"what {names} depend{'s' if len(install.unknown) == 1 else ''} on is not known")
     for word in install.strange:
         why = "is given at build time" if "$" in word else "is not a requirement that pip reads"
         yield Unjudged(line, f"{word} {why}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from envsolve.dockerfile.contents import sets_variables
 from envsolve.dockerfile.model import Command, Finding, Severity, Stage
 from envsolve.dockerfile.offers import Asked, Offer
 from envsolve.dockerfile.sources import ARCH_LIST, Compiled, compiled_in, lacks_nvcc, lacks_torch, nvcc_in
@@ -109,8 +110,9 @@ def arch_list(stage: Stage, asked: Asked) -> Iterator[Finding]:
     gpus = {cc: gpu for _, gpu, cc in _targets(asked)}
     nvcc = nvcc_in(stage, asked)
     for one in compiled_in(stage, asked) if gpus else ():
-        # Without nvcc, a tree that nobody knows compiles no GPU code.
-        if not (one.sure or nvcc):
+        given = one.command.variables.get(one.variable) or "" if one.variable else ""
+        # Without nvcc, a tree that nobody knows compiles no GPU code, unless somebody names the GPUs for it.
+        if not (one.sure or nvcc or given):
             continue
         # An image that nobody knows may set the variables.
         level: Severity = one.level if asked.knows(stage) else "warning"
@@ -118,8 +120,8 @@ def arch_list(stage: Stage, asked: Asked) -> Iterator[Finding]:
         if one.variable is not None:
             known = toolkit_of(nvcc, asked.catalogue.toolkits)
             torch = asked.torch_at(stage, one.command)
-            given = one.command.variables.get(one.variable) or ""
-            if not given and not (one.project and one.project.archs):
+            listed = (one.project and one.project.archs) or sets_variables(stage, asked)
+            if not given and not listed:
                 yield _unset(one, level, _remedy_for(one, "", torch, known, asked))
             elif given:
                 yield from _listed(one, given, torch, known, asked)

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from envsolve.dockerfile.compiling import nvcc_code
+from envsolve.dockerfile.image_names import Name
 from envsolve.dockerfile.installs import Install
 from envsolve.dockerfile.model import Finding, Stage
-from envsolve.dockerfile.offers import PYTORCH, Asked, Name, Offer, Within, failure, found, pinned, running
+from envsolve.dockerfile.offers import PYTORCH, Asked, Offer, Within, found, pinned, running
 from envsolve.dockerfile.sources import compiled_in
 from envsolve.facts.hardware import Distribution, Image, ImageRequirement
 from envsolve.machine.model import Machine, Platform, one_line
@@ -56,7 +57,7 @@ def driver(stage: Stage, asked: Asked) -> Iterator[Finding]:
         return
     if "NVIDIA_REQUIRE_CUDA" in variables:
         yield from _required_here(variables["NVIDIA_REQUIRE_CUDA"], stage, asked)
-    elif requirement := _requirement(asked.image(stage), asked):
+    elif requirement := _requirement(stage, asked):
         for machine in asked.machines:
             if not _starts_on(requirement, machine, asked):
                 yield _refused(stage, requirement, machine, asked)
@@ -163,13 +164,18 @@ def _like(stage: Stage, asked: Asked, serves: Callable[[Distribution], bool]) ->
     )
 
 
-def _requirement(image: Image | None, asked: Asked) -> ImageRequirement | None:
-    return asked.catalogue.image_requirements.get(image.version) if image and image.cuda else None
+def _requirement(stage: Stage, asked: Asked) -> ImageRequirement | None:
+    """The condition of the image; the devel images of PyTorch's are built on NVIDIA's, and keep its variables."""
+    known, image = asked.catalogue.image_requirements, asked.image(stage)
+    if image is None or image.repository == _TOOLKIT:
+        return known.get(image.version) if image else None
+    cuda = re.search(r"-cuda(\d+\.\d+)-.*devel$", Name.of(stage.root.image).tag)
+    return next((one for one in known.values() if cuda and image.repository == PYTORCH and one.cuda == cuda[1]), None)
 
 
 def _starts(image: Image, asked: Asked) -> bool:
-    """Whether the container runtime starts an image on every machine."""
-    requirement = _requirement(image, asked)
+    """Whether the container runtime starts an image of NVIDIA's on every machine."""
+    requirement = asked.catalogue.image_requirements.get(image.version)
     return requirement is None or all(_starts_on(requirement, machine, asked) for machine in asked.machines)
 
 
@@ -213,7 +219,7 @@ _INSTALLERS = frozenset({"apt", "apt-get", "aptitude", "dnf", "yum", "microdnf",
 # Linux, "Meta Packages".
 _WHOLE = re.compile(r"cuda(-\d+-\d+)?")
 _DRIVER = re.compile(
-    r"cuda-drivers(-\d+)?|nvidia-(driver|utils|headless|dkms|kernel-\w+)(-[\w-]+)?|libnvidia-(compute|gl|ml|cfg)\w*(-[\w-]+)?"
+    r"cuda-drivers(-\d+)?|nvidia-(driver|utils|headless|dkms|kernel-\w+)(-[\w-]+)?|libnvidia-(compute|gl|ml|cfg)\w*(-(?!dev$)[\w-]+)?"
 )
 
 
@@ -322,43 +328,4 @@ def _newer_libc(stage: Stage, within: Within, others: Sequence[Offer], asked: As
     yield f"FROM python:{tags[0]}" if tags else f"start from an image with a newer glibc: python:{wanted}-slim-bookworm"
 
 
-# The torch that an image of PyTorch's brings.
-
-
-def torch(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """The torch of the image, if no install replaces it, is judged for the final image only."""
-    if stage is not asked.final:
-        return
-    brought = [offer for offer in asked.image_torch(stage) if offer.build.index != "default"]
-    brought = brought or list(asked.image_torch(stage))
-    named = any(install.names("torch") for install in asked.installs(stage.history()))
-    refused = [offer.refused for offer in brought if offer.refused]
-    if not brought or named or len(refused) < len(brought):
-        return
-    line, reasons, source = failure(refused)
-    text = (
-        f"{stage.root.image} brings torch {line.version} [{line.variant}], which does not run on "
-        f"{line.gpu or 'the machine'}: {reasons}"
-    )
-    yield Finding(stage.root.line, "image-torch", "error", text, tuple(_another_torch(stage, asked)), source)
-
-
-def _another_torch(stage: Stage, asked: Asked) -> Iterator[str]:
-    """The first of PyTorch's images of the same kind, in the order of plans, whose torch runs on every machine."""
-    # runtime or devel
-    own = stage.root.image.rpartition("-")[2]
-    tags = {
-        (image.version, CudaVersion.parse(kind.removeprefix("cuda")).variant): f"{image.version}-{kind}"
-        for image in asked.catalogue.images
-        if image.repository == PYTORCH and not image.retired
-        for kind in image.kinds
-        if kind.endswith(own)
-    }
-    good = (o.build for o in running(asked.offers("torch"), Within()) if o.without_triton is None)
-    best = next((tag for build in good if (tag := tags.get((build.version, build.variant)))), None)
-    if best:
-        yield f"FROM {PYTORCH}:{best}"
-    yield "install a torch that runs there: envsolve plan torch --target ... --format dockerfile"
-
-
-CHECKS = (compat_libcuda, driver_in_image, libc, python, platform, tag, driver, torch)
+CHECKS = (compat_libcuda, driver_in_image, libc, python, platform, tag, driver)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import configparser
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
@@ -85,10 +86,12 @@ class Wanted:
     Attributes:
         requirement: What is required of it.
         file: Where it is written, ``requirements.txt:3``; empty for the command line.
+        through: The named package that brings it; empty if it is named itself.
     """
 
     requirement: Requirement
     file: str = ""
+    through: str = ""
 
     @property
     def name(self) -> str:
@@ -97,25 +100,32 @@ class Wanted:
 
     @property
     def place(self) -> str:
-        """Where it is written, as the beginning of a sentence."""
-        return f"{self.file}: " if self.file else ""
+        """Where it is written and why it is installed, as the beginning of a sentence."""
+        why = f"{self.through} requires {self.requirement}: " if self.through else ""
+        return (f"{self.file}: " if self.file else "") + why
 
     def holds(self, platform: Platform | None, python: str | None) -> bool | None:
         """Whether its marker is true on a machine; None if that is not known."""
-        marker = self.requirement.marker
-        if marker is None:
-            return True
-        text = str(marker)
-        if "extra" in text or ("python" in text and python is None):
-            return None
-        environment = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
-        if platform is not None and platform.arch:
-            environment["platform_machine"] = platform.arch
-        elif "platform_machine" in text:
-            return None
-        if python is not None:
-            environment |= {"python_version": python, "python_full_version": f"{python}.0"}
-        return marker.evaluate(environment)
+        return marker_holds(self.requirement.marker, platform, python)
+
+
+def marker_holds(
+    marker: Marker | None, platform: Platform | None, python: str | None, extras: Iterable[str] = ()
+) -> bool | None:
+    """Whether a marker is true on a machine, with one of some extras; None if that is not known."""
+    if marker is None:
+        return True
+    text = str(marker)
+    if ("extra" in text and not extras) or ("python" in text and python is None):
+        return None
+    environment = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+    if platform is not None and platform.arch:
+        environment["platform_machine"] = platform.arch
+    elif "platform_machine" in text:
+        return None
+    if python is not None:
+        environment |= {"python_version": python, "python_full_version": f"{python}.0"}
+    return any(marker.evaluate({**environment, "extra": extra}) for extra in extras or ("",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +158,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """One ``pip install`` or ``uv pip install``.
+    """One ``pip install``, ``pip wheel`` or ``uv pip install``.
 
     Attributes:
         command: The command.
@@ -163,6 +173,8 @@ class Install:
         dependencies: Whether dependencies are installed.
         early: Whether pre-releases are taken.
         upgrade: Whether installed packages are replaced by newer ones.
+        brings: Every package that it installs, dependencies included, with its version if that is known.
+        unknown: Those of them whose dependencies are not known.
     """
 
     command: Command
@@ -178,6 +190,8 @@ class Install:
     dependencies: bool
     early: bool
     upgrade: bool
+    brings: Mapping[str, str | None] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
     @property
     def program(self) -> str:
@@ -200,11 +214,15 @@ class Install:
         return Places(default=False, variants=(self.backend,) if known else (), unknown=not known)
 
 
+_INSTALLING = (("pip", ("install",)), ("pip", ("wheel",)), ("uv", ("pip", "install")))
+
+
 def installs(commands: Sequence[Command], context: Context) -> Iterator[Install]:
     """The installs among commands, in order."""
     for command in commands:
         parsed = grammar.parse(command.words)
-        if parsed and (parsed.installer, parsed.verb) in (("pip", ("install",)), ("uv", ("pip", "install"))):
+        # What pip wheel makes is for an install to come, often in another stage.
+        if parsed and (parsed.installer, parsed.verb) in _INSTALLING:
             yield _install(command, parsed, context)
 
 
@@ -286,21 +304,6 @@ def _sorted(words: Sequence[tuple[str, str]]) -> tuple[list[Wanted], list[str], 
             sources.append(word)
         wanted.append(Wanted(requirement, file))
     return wanted, unread, strange, sources
-
-
-def other_installer(command: Command) -> str | None:
-    """The command that installs packages unread, such as ``conda install`` or ``uv sync``; None for other commands."""
-    verbs = [word for word in command.words[1:] if not word.startswith("-")]
-    known = {
-        "conda": ("install", "create", "env"),
-        "uv": ("sync", "add"),
-        "poetry": ("install", "add"),
-        "pdm": ("install", "sync", "add"),
-        "pipenv": ("install", "sync"),
-        "pixi": ("install", "add"),
-    }
-    known |= dict.fromkeys(("mamba", "micromamba"), known["conda"])
-    return f"{command.program} {verbs[0]}" if verbs and verbs[0] in known.get(command.program, ()) else None
 
 
 # Places.

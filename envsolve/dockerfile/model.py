@@ -49,6 +49,21 @@ class Command:
         return self.words[0].rpartition("/")[2]
 
 
+def other_installer(command: Command) -> str | None:
+    """The command that installs packages unread, such as ``conda install`` or ``uv sync``; None for other commands."""
+    verbs = [word for word in command.words[1:] if not word.startswith("-")]
+    known = {
+        "conda": ("install", "create", "env"),
+        "uv": ("sync", "add"),
+        "poetry": ("install", "add"),
+        "pdm": ("install", "sync", "add"),
+        "pipenv": ("install", "sync"),
+        "pixi": ("install", "add"),
+    }
+    known |= dict.fromkeys(("mamba", "micromamba"), known["conda"])
+    return f"{command.program} {verbs[0]}" if verbs and verbs[0] in known.get(command.program, ()) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """An instruction as written, with the documents inside it.

@@ -15,7 +15,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envsolve.advice.torch import preference
-from envsolve.dockerfile.installs import Context, Install, Places
+from envsolve.dockerfile.image_names import Name
+from envsolve.dockerfile.installs import Context, Install, Places, Wanted
 from envsolve.dockerfile.model import Command, Stage
 from envsolve.facts.builds import IndexPlace
 from envsolve.facts.catalogue import Catalogue
@@ -184,64 +185,6 @@ def failure(lines: Iterable[BuildLine]) -> tuple[BuildLine, str, str | None]:
     return line, "; ".join(reason.text for reason in reasons), source
 
 
-# Images.
-
-
-# Mirrors that serve the same images under the same names.
-_HOSTS = re.compile(
-    r"^(?:(?:docker\.io|index\.docker\.io|registry-1\.docker\.io|public\.ecr\.aws/docker|mirror\.gcr\.io)/)"
-)
-_NGC_CUDA = "nvcr.io/nvidia/cuda"
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """The parts of an image's name.
-
-    Attributes:
-        repository: As the catalogue writes it: ``nvidia/cuda``, ``python``.
-        tag: ``latest`` if none is given; empty if there is only a digest.
-    """
-
-    repository: str
-    tag: str
-
-    @classmethod
-    def of(cls, text: str) -> Name:
-        """Parse a name."""
-        name, at, _ = text.partition("@")
-        repository, colon, tag = name.rpartition(":")
-        if not colon or "/" in tag:
-            repository, tag = name, "" if at else "latest"
-        if repository == _NGC_CUDA:
-            repository = "nvidia/cuda"
-        return cls(_HOSTS.sub("", repository).removeprefix("library/"), tag)
-
-    @property
-    def known(self) -> bool:
-        """Whether it has a tag and contains no variable that is given at build time."""
-        return bool(self.tag) and "$" not in self.repository + self.tag
-
-    def image(self, images: Sequence[Image]) -> Image | None:
-        """The catalogue's record of it."""
-        # Checks ask this for every command, and a repository has hundreds of images; a tag begins with its version.
-        of_version = (i for i in images if i.repository == self.repository and self.tag.startswith(i.version))
-        return next((i for i in of_version if self.tag in i.tags), None)
-
-    def python(self) -> str | None:
-        """The Python of an official image of Python."""
-        match = re.match(r"(3\.\d+)(?![\d])", self.tag) if self.repository == "python" else None
-        return match[1] if match else None
-
-    def distribution(self, distributions: Mapping[str, Distribution]) -> Distribution | None:
-        """The distribution that it is an image of, or that its tag names last."""
-        for name in (self.repository + self.tag, *reversed(self.tag.split("-"))):
-            known = distributions.get(re.sub(r"^(alpine)(?:\d.*|latest|edge)$", r"\1", name.removesuffix("-slim")))
-            if known:
-                return known
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
     """The input of every check.
@@ -302,7 +245,9 @@ class Asked:
     def within(self, stage: Stage) -> Within:
         """The Python that ``pip`` is for in a stage, and its libc; None for what the image does not decide."""
         distribution = self.distribution(stage)
-        own = Name.of(stage.root.image).python() or (distribution.python if distribution else None)
+        image = self.image(stage)
+        own = (image.python if image else None) or Name.of(stage.root.image).python()
+        own = own or (distribution.python if distribution else None)
         # Which pip is first on PATH afterwards is not known.
         if own is not None and any(_brings_python(command, own) for command in stage.history()):
             own = None
@@ -320,6 +265,13 @@ class Asked:
             for offer in self.offers("torch")
             if offer.build.version == image.version and offer.build.variant == variant
         )
+
+    def held(self, stage: Stage) -> frozenset[str]:
+        """Packages that the image of a stage has; pip keeps what satisfies a requirement."""
+        image = self.image(stage)
+        if image is not None and image.repository == PYTORCH:
+            return frozenset({"torch", "torchvision", "torchaudio", "triton"})
+        return frozenset(image.holds) if image is not None else frozenset()
 
     def taken(self, install: Install, package: str, within: Within) -> Offer | None:
         """The build of a package that an install takes, if it names the package and its places are known."""
@@ -347,6 +299,15 @@ class Asked:
             if command is until:
                 break
         return torch
+
+    def is_judged(self, install: Install) -> Callable[[Wanted], bool]:
+        """Whether the builds of what an install names are known, and where it comes from."""
+
+        def judged(wanted: Wanted) -> bool:
+            known = not wanted.requirement.url and bool(self.offers(wanted.name))
+            return known and not self.looks(install, wanted.name).unknown
+
+        return judged
 
     def looks(self, install: Install, package: str) -> Places:
         """Where an install looks for a package."""

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
-from envsolve.dockerfile.installs import Install, other_installer
-from envsolve.dockerfile.model import Command, Severity, Stage
-from envsolve.dockerfile.offers import Asked, Name, Within, found, pinned
+from envsolve.dockerfile.image_names import Name
+from envsolve.dockerfile.installs import Install
+from envsolve.dockerfile.model import Command, Severity, Stage, other_installer
+from envsolve.dockerfile.offers import Asked, Within, found, pinned
 from envsolve.facts.builds import SourceProject
 from envsolve.packages import commands as grammar
 from envsolve.toolchain.model import source_project
@@ -73,6 +74,8 @@ def _installed(install: Install, trees: Mapping[str, str], asked: Asked) -> Iter
         if not found(asked.offers(wanted.name), wanted.requirement.specifier, places, Within(), early=True):
             yield Compiled(command, wanted.name, project, isolated=isolated)
     for source in install.sources:
+        if source.endswith(".whl"):
+            continue
         if "://" in source:
             project = _named(source, asked)
             yield from [Compiled(command, source, project, isolated=isolated)] if project else []
@@ -177,7 +180,7 @@ def _may_bring_toolkit(command: Command, asked: Asked) -> bool:
 
 def lacks_torch(stage: Stage, until: Command, asked: Asked) -> Severity | None:
     """Whether a stage has no torch yet when a command runs: ``error`` if certainly, ``warning`` if it seems so."""
-    if not asked.knows(stage) or asked.image_torch(stage) or _takes_files_of_others(stage):
+    if not asked.knows(stage) or "torch" in asked.held(stage) or _takes_files_of_others(stage):
         return None
     level: Severity = "error"
     for command in stage.history():
@@ -210,7 +213,8 @@ def _of_image(stage: Stage, asked: Asked) -> str | None:
     cuda = image.cuda if image and image.cuda else named[1] if named else ""
     if "devel" in tag.split("-") and cuda:
         return cuda
-    if image is not None and "py3" in image.kinds:
+    # NVIDIA's own images of frameworks have the whole toolkit.
+    if image is not None and image.cuda and tag.endswith("-py3"):
         return image.cuda
     return "" if asked.knows(stage) else None
 

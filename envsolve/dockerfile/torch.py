@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-from envsolve.dockerfile.installs import Install, Places, Wanted, other_installer
-from envsolve.dockerfile.model import Finding, Severity, Stage
-from envsolve.dockerfile.offers import PYTORCH, Asked, Name, Offer, Within, failure, found, pinned, running
+from envsolve.dockerfile.installs import Install, Places, Wanted
+from envsolve.dockerfile.model import Finding, Severity, Stage, other_installer
+from envsolve.dockerfile.offers import Asked, Offer, Within, failure, found, pinned, running
 from envsolve.packages.commands import installer
 
 # Of these the catalogue has every release since the first one that it has.
@@ -69,17 +69,17 @@ def builds(stage: Stage, asked: Asked) -> Iterator[Finding]:
     brought = asked.image_torch(stage)
     torch = brought[0] if brought else None
     there = {offer.build.package: offer for offer in brought}
-    named: set[str] = set(there)
+    held = asked.held(stage)
+    named: set[str] = {*there, *held}
     for install, own in asked.followed(stage):
         named |= {wanted.name for wanted in install.wanted}
         torch = asked.taken(install, "torch", within) or torch
         findings = []
-        for wanted in install.wanted if own else ():
+        for wanted in filter(asked.is_judged(install), install.wanted if own else ()):
             looks = asked.looks(install, wanted.name)
-            if not asked.offers(wanted.name) or wanted.requirement.url or looks.unknown:
-                continue
-            case = _Case(wanted, install, looks, torch, within, asked.knows(stage), "torch" in named, asked)
-            if wanted.holds(asked.platform, within.python) is not True or _stays(case, there, bool(brought)):
+            new = asked.knows(stage) and wanted.name not in held
+            case = _Case(wanted, install, looks, torch, within, new, "torch" in named, asked)
+            if wanted.holds(asked.platform, within.python) is not True or _stays(case, there, held):
                 continue
             finding = _judged(case)
             findings += [(wanted.name, finding)] if finding else []
@@ -89,7 +89,7 @@ def builds(stage: Stage, asked: Asked) -> Iterator[Finding]:
         yield from about_torch or [finding for _, finding in findings]
 
 
-def _stays(case: _Case, there: dict[str, Offer], of_pytorch: bool) -> bool:
+def _stays(case: _Case, there: dict[str, Offer], held: frozenset[str]) -> bool:
     """Whether what is installed satisfies the requirement, so that nothing is taken."""
     # pip keeps an installed version that satisfies the requirement, unless it is told to upgrade.
     if case.install.upgrade:
@@ -97,8 +97,11 @@ def _stays(case: _Case, there: dict[str, Offer], of_pytorch: bool) -> bool:
     installed = there.get(case.wanted.name)
     if installed is not None:
         return case.wanted.requirement.specifier.contains(installed.version, prereleases=True)
-    # PyTorch's images have these three, in versions that the catalogue does not record.
-    return of_pytorch and case.wanted.name in _COMPLETE and case.version is None
+    if case.wanted.name not in held:
+        return False
+    # The image has it, in a version that goes with its torch and that the catalogue does not record.
+    same = [offer for offer in case.known if offer.build.version == case.version]
+    return case.version is None or (case.torch is not None and any(_goes_with(offer, case.torch) for offer in same))
 
 
 def _judged(case: _Case) -> Finding | None:
@@ -225,8 +228,8 @@ _HOLD = (
 
 def replaced(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """Follow the installs of a stage and of the stages that it is built on."""
-    before = f"the torch of {stage.root.image}" if Name.of(stage.root.image).repository == PYTORCH else None
-    image = before is not None
+    image = "torch" in asked.held(stage)
+    before = f"the torch of {stage.root.image}" if image else None
     brought = asked.image_torch(stage)
     version, within = brought[0].build.version if brought else None, asked.within(stage)
     for command, later in stage.followed():
@@ -249,6 +252,9 @@ def _replacing(before: str, version: str | None, install: Install, asked: Asked,
     line = install.command.line
     for wanted in install.wanted:
         if image and not install.upgrade and _in_image(wanted, version, asked):
+            continue
+        # pip pins the torch that is there before it looks for what it must go with.
+        if wanted.through and pinned(wanted.requirement.specifier) is None:
             continue
         text = _how(wanted, before, version, asked)
         if text:

@@ -303,6 +303,20 @@ class KnownMetadata(Fact, frozen=True, gc=False):
     extras: tuple[str, ...] = ()
 
 
+class Dependents(Fact, frozen=True):
+    """Packages whose newest release brings the same packages that use a GPU, through all of their requirements.
+
+    Attributes:
+        packages: Normalised names.
+        brings: Requirement lines, as they are written where they are met first; none for packages without such ones.
+    """
+
+    packages: tuple[str, ...]
+    brings: tuple[str, ...]
+    evidence: Evidence
+    source: str
+
+
 # Conda channels, their builds, and what projects are called there.
 
 

@@ -71,6 +71,7 @@ class Catalogue:
     compiled_against = _table(kinds.COMPILED_AGAINST)
     first_uses = _optional(kinds.FIRST_USES)
     gpu_parts = _optional(kinds.GPU_PARTS)
+    dependents = _optional(kinds.DEPENDENTS)
     #: Packages that are compiled against the torch and CUDA at hand.
     source_projects = _table(kinds.SOURCE_PROJECTS)
     images = _table(kinds.IMAGES)
@@ -84,7 +85,6 @@ class Catalogue:
     conda_channels = _table(kinds.CONDA_CHANNELS)
     #: Torch-family packages by name.
     family = _keyed(kinds.FAMILY, lambda one: one.package)
-    #: Package indexes outside the default one, by key.
     indexes = _keyed(kinds.INDEXES, lambda one: one.name)
     #: What people call machines of clouds, boards and their systems.
     machine_names = _optional(kinds.MACHINE_NAMES)

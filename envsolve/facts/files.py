@@ -28,6 +28,7 @@ from envsolve.facts.builds import (
     CondaChannel,
     CondaName,
     CxxStandard,
+    Dependents,
     ExtensionModule,
     FamilyMember,
     IndexPlace,
@@ -131,6 +132,7 @@ GPU_PARTS = _kind("gpu_parts", GpuPart, "package", "versions", "lacks", "system"
 COMPILED_AGAINST = _kind("compiled_against", CompiledAgainst, "package", "versions", "module")
 # Wheels of one release may differ in what they say: such records stand together.
 KNOWN_METADATA = _kind("known_metadata", KnownMetadata, "package", "version", "sha256")
+DEPENDENTS = _kind("dependents", Dependents, "brings")
 MACHINE_NAMES = _kind("machine_names", MachineName, "name")
 PLACEHOLDERS = _kind("placeholders", Placeholder, "summary")
 PACKAGE_NAMES = _kind("package_names", PackageNames, "names")

@@ -314,13 +314,15 @@ class Image(Fact, frozen=True):
     Attributes:
         repository: ``nvidia/cuda``, ``pytorch/pytorch`` or ``python``.
         version: First part of the tags: the version of the toolkit (``12.9.1``), of torch, or of Python (``3.12``).
-        kinds: Middle parts of the tags: ``base``, ``runtime``, ``cudnn-devel``, ``cuda12.6-cudnn9-runtime``.
+        kinds: Middle parts of the tags: ``base``, ``runtime``, ``cudnn-devel``, ``cuda12.6-cudnn9-runtime``. None for
+            a repository of which every tag has neither CUDA nor packages that use it.
         cuda: Toolkit version inside; empty if the kinds give it or the image has none.
-        distribution: Last part of the tags and key of ``distributions.json``, ``ubuntu22.04``; empty if tags
-            end with the kind.
+        distribution: Last part of the tags, a key of ``distributions.json``; empty if tags end with the kind.
         cudnn: cuDNN in the kinds that have it, ``9.8.0``; None if it is not known.
         architectures: ``x86_64``, ``aarch64``.
         retired: Whether its publisher has retired it: such tags get deleted.
+        holds: Packages in it that its publisher built himself, so that no other record describes these builds.
+        python: Version of the Python in it, if that is not the one of the distribution.
     """
 
     repository: str
@@ -333,6 +335,8 @@ class Image(Fact, frozen=True):
     cudnn: str | None = None
     architectures: tuple[str, ...] = ()
     retired: bool = False
+    holds: tuple[str, ...] = ()
+    python: str = ""
 
     @property
     def tags(self) -> tuple[str, ...]:

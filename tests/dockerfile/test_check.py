@@ -243,7 +243,10 @@ def test_requirement_files_and_setup_of_the_context_are_read(catalogue: Catalogu
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("RUN conda install pytorch\n", "--manager conda"),
+        ("RUN conda install pytorch\n", "which build conda takes is not known"),
+        ("RUN conda install faiss-gpu\n", "--manager conda"),
+        ("RUN conda env create -f environment.yml\n", "not in the build context"),
+        ("RUN pip install own-tools\n", "what own-tools depends on is not known"),
         ("RUN uv sync\n", "lock file"),
         ("COPY . .\nRUN bash scripts/install.sh\n", "a script"),
         ("RUN pip install -r requirements.txt\n", "--context"),

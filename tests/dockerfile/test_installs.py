@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.dockerfile.installs import Context, Install, installs, other_installer
-from envsolve.dockerfile.model import Command
+from envsolve.dockerfile.installs import Context, Install, installs
+from envsolve.dockerfile.model import Command, other_installer
 from envsolve.dockerfile.read import read_stages
 
 

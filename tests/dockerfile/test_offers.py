@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envsolve.dockerfile.offers import Name
+from envsolve.dockerfile.image_names import Name
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ BOTH = {"torch-not-installed": "error", "toolkit-missing": "warning"}
     [
         (PYTHON + "RUN pip install flash-attn\n", BOTH),
         (PYTHON + "RUN pip install torch flash-attn\n", BOTH),
-        (CU126 + "RUN pip install accelerate\nRUN pip install torch-scatter\n", {"torch-not-installed": "warning"}),
+        (CU126 + "RUN pip install own-tools\nRUN pip install torch-scatter\n", {"torch-not-installed": "warning"}),
         (PYTHON + TORCH + "RUN pip install --no-build-isolation flash-attn\n", {"toolkit-missing": "warning"}),
         (PYTHON + TORCH + FORCED + "RUN pip install flash-attn\n", {"toolkit-missing": "error"}),
         (PYTHON + TORCH + "RUN pip install pycuda\n", {"toolkit-missing": "error"}),

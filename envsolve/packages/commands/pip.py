@@ -70,7 +70,7 @@ class Pip:
         "--only-binary --no-binary -C --config-settings --config-setting --global-option --build-option "
         "--install-option --build-constraint --upgrade-strategy --progress-bar --use-feature --use-deprecated "
         "--report --keyring-provider --resume-retries --root-user-action --group -b --build-dir "
-        "--uploaded-prior-to": "other",
+        "--uploaded-prior-to -w --wheel-dir": "other",
     }
     flags: Mapping[str, Meaning] = {
         "--no-deps --no-dependencies": "no_deps",

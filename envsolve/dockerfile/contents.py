@@ -1,0 +1,306 @@
+"""Contents of an image: the work of its publisher, and the requirements of installed packages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from envsolve.dockerfile.conda import conda_install
+from envsolve.dockerfile.installs import Install, Wanted, marker_holds
+from envsolve.dockerfile.model import Command, Finding, Stage, Unjudged, other_installer
+from envsolve.dockerfile.offers import PYTORCH, Asked, Within, failure, found, pinned, running
+from envsolve.facts.builds import KnownMetadata
+from envsolve.facts.evidence import GpuPart
+from envsolve.facts.hardware import Image, Toolkit, toolkit_of
+from envsolve.machine.model import one_line
+from envsolve.rules.nvidia.code import best_code
+from envsolve.rules.nvidia.driver import compat_serves, driver_runs
+from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
+
+# Libraries of CUDA as wheels, and the packages that only list them: none of them requires torch.
+_LIBRARIES = ("nvidia-", "cuda-")
+_CUDA_WORDS = re.compile(r"(?i)cuda|cudnn|cublas")
+
+
+def with_dependencies(stages: Sequence[Stage], asked: Asked) -> Mapping[int, tuple[Install, ...]]:
+    """Complete :attr:`Asked.read` by the packages of torch's family that other packages bring.
+
+    An installer keeps what is installed already, so a package counts only in the first install that brings it.
+    """
+    known: dict[str, list[KnownMetadata]] = {}
+    for record in asked.catalogue.known_metadata:
+        known.setdefault(record.package, []).append(record)
+    brought = {name: record.brings for record in asked.catalogue.dependents for name in record.packages}
+    made = dict(asked.read)
+    there: dict[int, frozenset[str]] = {}
+    for stage in stages:
+        names = there.get(id(stage.base), frozenset()) | asked.held(stage)
+        within = asked.within(stage)
+        for command in stage.commands:
+            by_conda = conda_install(command, asked.context)
+            if by_conda and by_conda.torch:
+                names |= {"torch", "torchvision", "torchaudio", "triton"}
+            installs = []
+            for install in made.get(id(command), ()):
+                one = _Walk(install, within, asked, known, brought).install(names)
+                names |= {wanted.name for wanted in one.wanted}
+                installs.append(one)
+            if installs:
+                made[id(command)] = tuple(installs)
+        there[id(stage)] = names
+    return made
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The dependencies of one install, from requirement to requirement."""
+
+    asked_for: Install
+    within: Within
+    asked: Asked
+    known: Mapping[str, list[KnownMetadata]]
+    brought: Mapping[str, tuple[str, ...]]
+    brings: dict[str, str | None] = field(default_factory=dict)
+    unknown: dict[str, None] = field(default_factory=dict)
+    implied: dict[str, Wanted] = field(default_factory=dict)
+
+    def install(self, there: frozenset[str]) -> Install:
+        """The install, completed."""
+        install = self.asked_for
+        named = {wanted.name for wanted in install.wanted}
+        seen: set[tuple[str, frozenset[str]]] = set()
+        queue = [
+            (wanted.requirement, "")
+            for wanted in install.wanted
+            if not wanted.requirement.url and wanted.holds(self.asked.platform, self.within.python) is not False
+        ]
+        while queue:
+            requirement, through = queue.pop(0)
+            name = canonicalize_name(requirement.name)
+            key = (name, frozenset(requirement.extras))
+            if key in seen:
+                continue
+            seen.add(key)
+            if through and name not in named | there and self._is_taken(name, requirement):
+                self.implied.setdefault(name, Wanted(requirement, through=through))
+            lines = self._lines(name, requirement)
+            if lines is None:
+                if not through or not name.startswith(_LIBRARIES):
+                    self.unknown[name] = None
+            elif install.dependencies:
+                queue += [(needed, through or name) for needed in self._holding(lines, requirement.extras)]
+        # A constraint may choose another version of what is not named.
+        implied = () if install.constrained else tuple(self.implied.values())
+        return replace(
+            install, wanted=(*install.wanted, *implied), brings=dict(self.brings), unknown=tuple(self.unknown)
+        )
+
+    def _is_taken(self, name: str, requirement: Requirement) -> bool:
+        """Whether an index has builds of it. The Triton that torch requires is judged as a part of torch."""
+        looks, known = self.asked.looks(self.asked_for, name), self.asked.offers(name)
+        return name != "triton" and bool(found(known, requirement.specifier, looks, self.within, self.asked_for.early))
+
+    def _lines(self, name: str, requirement: Requirement) -> tuple[str, ...] | None:
+        """Requires-Dist of the version that is taken, or the names in another version's; None if not known."""
+        specifier, version = requirement.specifier, pinned(requirement.specifier)
+        if offers := self.asked.offers(name):
+            looks = self.asked.looks(self.asked_for, name)
+            allowed = found(offers, specifier, looks, self.within, self.asked_for.early) or offers
+            taken = max(allowed, key=lambda offer: offer.version)
+            self.brings[name] = taken.build.version
+            # Of a build without metadata only its torch is known.
+            return taken.requires if taken.requires is not None else (f"torch{taken.build.torch or ''}",)
+        records = self.known.get(name, ())
+        fits = [record for record in records if specifier.contains(record.version, prereleases=True)]
+        best = max(fits or records, key=lambda record: Version(record.version), default=None)
+        if best is None and requirement.extras:
+            self.brings[name] = None  # an extra may bring anything
+        else:
+            self.brings[name] = version or (best.version if fits and best else None)
+        if best is not None:
+            return best.requires if fits else tuple(map(_without_version, best.requires))
+        lines = None if requirement.extras else self.brought.get(name)
+        return tuple(map(_without_version, lines)) if lines and version else lines
+
+    def _holding(self, lines: Iterable[str], extras: Iterable[str]) -> Iterator[Requirement]:
+        for line in lines:
+            requirement = Requirement(line)
+            # Which Python it is may not be known: then one of those that are maintained.
+            pythons = [self.within.python] if self.within.python else self.asked.catalogue.pythons
+            platform, every = self.asked.platform, ("", *extras)
+            if any(marker_holds(requirement.marker, platform, python, every) is not False for python in pythons):
+                requirement.marker = None
+                yield requirement
+
+
+def _without_version(line: str) -> str:
+    """Another version of a package requires the same packages, but other versions of them."""
+    requirement = Requirement(line)
+    requirement.specifier = SpecifierSet()
+    return str(requirement)
+
+
+# What the publisher of an image put there.
+
+
+def torch(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """The torch of the image, if no install replaces it, is judged for the final image only."""
+    if stage is not asked.final:
+        return
+    brought = [offer for offer in asked.image_torch(stage) if offer.build.index != "default"]
+    brought = brought or list(asked.image_torch(stage))
+    named = any(install.names("torch") for install in asked.installs(stage.history()))
+    refused = [offer.refused for offer in brought if offer.refused]
+    if not brought or named or len(refused) < len(brought):
+        return
+    line, reasons, source = failure(refused)
+    text = (
+        f"{stage.root.image} brings torch {line.version} [{line.variant}], which does not run on "
+        f"{line.gpu or 'the machine'}: {reasons}"
+    )
+    yield Finding(stage.root.line, "image-torch", "error", text, tuple(_another_torch(stage, asked)), source)
+
+
+def contents(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """The CUDA of an image whose publisher compiled what is in it: against each driver and GPU.
+
+    Such images have the compat ``libcuda`` in them and use it where it serves.
+    Source: NVIDIA's release notes of the framework containers, "Driver Requirements".
+    """
+    image = asked.image(stage)
+    if stage is not asked.final.root or image is None or not image.cuda or image.repository == "nvidia/cuda":
+        return
+    known, toolkit = asked.facts, toolkit_of(image.cuda, asked.catalogue.toolkits)
+    for machine in asked.machines:
+        fit = driver_runs(image.cuda, machine.driver, "linux", known.toolkits, known.floors)
+        serves = compat_serves(machine.with_compat(image.cuda), known.forward)
+        strange = [gpu for gpu in machine.gpus or () if toolkit and gpu.cc and not _knows(toolkit, gpu.cc, asked)]
+        if fit.reason.ok is False and (serves is None or serves.ok is False):
+            text, code, source = fit.reason.text, "image-driver", fit.reason.source
+        elif strange:
+            text = f"its CUDA makes no code that runs on {strange[0].label}"
+            code, source = "image-gpu", image.source
+        else:
+            continue
+        text = f"{stage.root.image} contains CUDA {image.cuda}; on {one_line(machine)}: {text}"
+        yield Finding(stage.root.line, code, "error", text, tuple(_another_release(image, asked)), asked.title(source))
+
+
+def sets_variables(stage: Stage, asked: Asked) -> bool:
+    """Whether an image sets variables that are not recorded: its publisher compiled its torch."""
+    image = asked.image(stage)
+    return image is not None and "torch" in image.holds
+
+
+def _knows(toolkit: Toolkit, cc: ComputeCapability, asked: Asked) -> bool:
+    return best_code(toolkit.archs, cc, asked.facts.architectures)[0].usable
+
+
+def _another_release(image: Image, asked: Asked) -> Iterator[str]:
+    """The newest release of the same image that runs on every machine."""
+    for other in sorted(asked.catalogue.images, key=lambda one: DriverVersion.parse(one.version), reverse=True):
+        if other.repository == image.repository and other.cuda and _serves(other, asked):
+            alike = [tag for tag, kind in zip(other.tags, other.kinds, strict=True) if kind in image.kinds]
+            yield f"FROM {other.repository}:{(alike or other.tags)[0]}"
+            return
+    yield "install a torch that runs there: envsolve plan torch --target ... --format dockerfile"
+
+
+def _serves(image: Image, asked: Asked) -> bool:
+    facts, toolkit = asked.facts, toolkit_of(image.cuda, asked.catalogue.toolkits)
+    return all(
+        driver_runs(image.cuda, machine.driver, "linux", facts.toolkits, facts.floors).reason.ok is not False
+        and all(toolkit and gpu.cc and _knows(toolkit, gpu.cc, asked) for gpu in machine.gpus or ())
+        for machine in asked.machines
+    )
+
+
+def _another_torch(stage: Stage, asked: Asked) -> Iterator[str]:
+    """The first of PyTorch's images of the same kind, in the order of plans, whose torch runs on every machine."""
+    # runtime or devel
+    own = stage.root.image.rpartition("-")[2]
+    tags = {
+        (image.version, CudaVersion.parse(kind.removeprefix("cuda")).variant): f"{image.version}-{kind}"
+        for image in asked.catalogue.images
+        if image.repository == PYTORCH and not image.retired
+        for kind in image.kinds
+        if kind.endswith(own)
+    }
+    good = (o.build for o in running(asked.offers("torch"), Within()) if o.without_triton is None)
+    best = next((tag for build in good if (tag := tags.get((build.version, build.variant)))), None)
+    if best:
+        yield f"FROM {PYTORCH}:{best}"
+    yield "install a torch that runs there: envsolve plan torch --target ... --format dockerfile"
+
+
+# Packages that run on the CPU because nothing brings what they need for a GPU.
+
+
+def gpu_parts(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """Packages of the final image whose GPU code or libraries nothing installs."""
+    for command, part, version in _lacking(stage, asked) if stage is asked.final else ():
+        if _may_be_there(part, stage, asked) is False:
+            text = f"{part.package} {version} does not use the GPU: the image lacks {part.lacks}"
+            remedy = "; ".join(filter(None, (f"install {part.ask}" if part.ask else None, part.note)))
+            yield Finding(command.line, "gpu-unused", "warning", text, (remedy,), asked.title(part.source))
+
+
+def parts_unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
+    """Packages that load libraries of which it is not known whether the image has them."""
+    for command, part, _ in _lacking(stage, asked) if stage is asked.final else ():
+        if _may_be_there(part, stage, asked):
+            yield Unjudged(
+                command.line, f"{part.package}: whether the image has {part.lacks.replace(', which it loads', '')}"
+            )
+
+
+def _lacking(stage: Stage, asked: Asked) -> Iterator[tuple[Command, GpuPart, str]]:
+    """Packages without what they need beside them, each with the command that installs it and its version."""
+    there: dict[str, tuple[Command, str | None]] = {}
+    named: set[str] = set()
+    for command in stage.history():
+        for install in asked.installs((command,)):
+            there |= {name: (command, version) for name, version in install.brings.items()}
+            # A file that a resolver wrote names everything.
+            named |= {wanted.name for wanted in install.wanted if not wanted.through and not wanted.file}
+    for name, (own, release) in there.items() if any(m.gpus or m.driver for m in asked.machines) else ():
+        parts = [one for one in _parts(name, release, asked) if name in named or not one.requested]
+        if not any(other in there for part in parts for other in part.provided_by):
+            # The first one that a machine runs, as plans recommend it.
+            yield from [(own, part, release or "") for part in parts if _all_run(part.cuda, asked)][:1]
+
+
+def _parts(name: str, release: str | None, asked: Asked) -> Iterator[GpuPart]:
+    """Records of parts that a release lacks on Linux."""
+    for part in asked.catalogue.gpu_parts if release else ():
+        applies = part.package == name and part.system in (None, "linux") and not part.source_build
+        if applies and SpecifierSet(part.versions, prereleases=True).contains(release or ""):
+            yield part
+
+
+def _may_be_there(part: GpuPart, stage: Stage, asked: Asked) -> bool:
+    """Whether the image may have what a package lacks: libraries of CUDA, which come in other ways as well."""
+    if not all(name.startswith(_LIBRARIES) for name in part.provided_by):
+        return False
+    image = asked.image(stage)
+    if not asked.knows(stage) or (image is not None and (image.cuda or image.repository == PYTORCH)):
+        return True
+    words = (word for command in stage.history() for word in command.words)
+    return any(map(_CUDA_WORDS.search, words)) or any(map(other_installer, stage.history()))
+
+
+def _all_run(cuda: str | None, asked: Asked) -> bool:
+    facts = asked.facts
+    if cuda is None:
+        return True
+    fits = (driver_runs(cuda, machine.driver, "linux", facts.toolkits, facts.floors) for machine in asked.machines)
+    return all(fit.reason.ok is not False for fit in fits)
+
+
+CHECKS = (contents, torch, gpu_parts)
