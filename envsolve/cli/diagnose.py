@@ -12,7 +12,7 @@ import envsolve
 from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, option, path
 from envsolve.cli.output import SETTINGS, check_output, confirm, deliver_as, deliver_text, remark, text_width
 from envsolve.errors import UsageError, VerificationError
-from envsolve.system.files import open_regular
+from envsolve.system.files import is_there, open_regular
 from envsolve.system.limits import LimitError
 
 if TYPE_CHECKING:
@@ -58,7 +58,11 @@ def command(
     is named, since reports come from other machines.
     """
     prefix = _environment(prefix, python)
-    log, piped = _text_named(_only(file, log), elsewhere=prefix is not None or run or fix or restore)
+    given = _only(file, log)
+    if given is not None and _is_text(given):
+        log, piped = "the command line", given
+    else:
+        log, piped = _text_named(given, elsewhere=prefix is not None or run or fix or restore)
     if log is None and prefix is None:
         hint = "give a FILE with the error text, pipe the text in, or name an environment: --prefix DIR"
         prefix = active_environment("nothing to diagnose", hint)
@@ -139,6 +143,11 @@ def read_text(name: str) -> str:
     if size > LOG_BYTES:
         remark(f"of the {size // MIB} MiB, the first and the last {LOG_BYTES // 2 // MIB} MiB are read")
     return text
+
+
+def _is_text(given: str) -> bool:
+    """Whether a person pasted the error itself in place of the name of a file that has it."""
+    return " " in given and ":" in given and not is_there(Path(given))
 
 
 def _only(file: str | None, log: str | None) -> str | None:

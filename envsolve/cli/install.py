@@ -99,7 +99,7 @@ class ShownSteps:
                 self._finish(*self._sizes)
                 name = name.split("-")[0]
             self._sizes[name] = int(float(found["size"]) * _SCALES[found["unit"]])
-            progress.advance(0, f"downloading {', '.join(self._sizes)}")
+            self._show(0)
         elif found := _DOWNLOADED.match(line):
             self._finish(found["name"])
         elif _COMPLETE.match(line):
@@ -108,7 +108,13 @@ class ShownSteps:
 
     def _finish(self, *names: str) -> None:
         for name in names:
-            progress.advance(self._sizes.pop(name, 0), f"downloading {', '.join(self._sizes)}" if self._sizes else "")
+            self._show(self._sizes.pop(name, 0))
+
+    def _show(self, done: int) -> None:
+        """Count bytes, and name the files on their way, the largest first."""
+        largest = sorted(self._sizes.items(), key=lambda one: -one[1])
+        files = ", ".join(f"{name} ({progress.format_size(size)})" for name, size in largest)
+        progress.advance(done, f"downloading {files}" if files else "")
 
 
 def _lock_among(words: list[str]) -> Path | None:

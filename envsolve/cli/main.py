@@ -19,6 +19,21 @@ _ANYWHERE = {"--debug": "debug", "--quiet": "quiet", "-q": "quiet", "--verbose":
 #: The commands that most users need come first in the help, in the order in which they are used.
 _FIRST = ("detect", "plan", "install", "verify", "diagnose", "guard")
 #: Modules of this directory that are not commands.
+# What other tools call it.
+_GUESSES = {
+    "check": "verify",
+    "doctor": "diagnose",
+    "fix": "diagnose --fix",
+    "info": "detect",
+    "list": "envs",
+    "lock": "plan REQ... -o pylock.toml",
+    "matrix": "builds torch",
+    "repair": "diagnose --fix",
+    "restore": "diagnose --restore",
+    "solve": "plan",
+    "test": "verify",
+    "upgrade": "update",
+}
 # The options of envsolve.cli.options.Machines, which a command for this machine does not have.
 _MACHINE_OPTIONS = ("--target", "--gpu", "--driver", "--platform", "--machine")
 HELPERS = frozenset({"main", "options", "output", "remembered"})
@@ -187,7 +202,8 @@ def _app() -> Any:
                 from difflib import get_close_matches
 
                 close = get_close_matches(cmd_name, self.list_commands(ctx), 1)
-                hint = f"did you mean: envsolve {close[0]}" if close else "envsolve --help lists the commands"
+                meant = _GUESSES.get(cmd_name) or next(iter(close), None)
+                hint = f"did you mean: envsolve {meant}" if meant else "envsolve --help lists the commands"
                 raise UsageError(f"there is no command {cmd_name}", hint=hint)
             return sub_command(importlib.import_module(f"{cli.__name__}.{cmd_name.replace('-', '_')}"), cmd_name)
 

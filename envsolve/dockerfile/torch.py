@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from packaging.version import Version
 
 from envsolve.dockerfile.installs import Install, Places, Wanted
 from envsolve.dockerfile.model import Finding, Severity, Stage, other_installer
 from envsolve.dockerfile.offers import Asked, Offer, Within, failure, found, pinned, running
+from envsolve.machine.known import target_of
 from envsolve.packages.commands import installer
 
 # Of these the catalogue has every release since the first one that it has.
@@ -57,7 +59,8 @@ class _Case:
         fits = [offer for offer in self.known if self.wanted.name == "torch" or _goes_with(offer, self.torch)]
         best = [next(running(some, self.within), None) for some in (near, fits)]
         commands = dict.fromkeys(offer.command(self.asked.catalogue.indexes) for offer in best if offer)
-        remedies = tuple(commands) or ("envsolve plan torch --target ... says what would make it fit",)
+        targets = " ".join(f"--target {quote(target_of(machine))}" for machine in self.asked.machines)
+        remedies = tuple(commands) or (f"see what would make it fit: envsolve plan {self.wanted.name} {targets}",)
         if self.wanted.name == "triton":
             remedies = ("leave it out: torch brings the Triton that goes with it",)
         return Finding(self.install.command.line, code, level, self.wanted.place + text, remedies, source)

@@ -61,7 +61,7 @@ def _heading(made: Recipe) -> Iterator[str]:
         yield "#                              (WHERE: what pip installs envsolve from)"
     if made.logins:
         yield f"# Log in to {', '.join(made.logins)}: --bind $HOME/.netrc:/root/.netrc"
-    yield f"# Hold the base still:         write {made.base}@sha256:DIGEST in both places"
+    yield f"# Pin the base image:          write {made.base}@sha256:DIGEST in both places"
 
 
 def _stage(name: str, image: str) -> Iterator[str]:

@@ -245,7 +245,7 @@ def _heading(made: Recipe) -> Iterator[str]:
         yield "# Prove it on the GPU:         docker build --target check --build-arg ENVSOLVE=WHERE -t CHECK -f FILE ."
         yield "#                              docker run --rm --gpus all CHECK"
         yield "#                              (WHERE: what pip installs envsolve from, or a wheel beside this file)"
-    yield f"# Hold the base still:         --build-arg BASE={made.base}@sha256:DIGEST"
+    yield f"# Pin the base image:          --build-arg BASE={made.base}@sha256:DIGEST"
     if made.logins:
         yield f"# Log in to {', '.join(made.logins)}: --secret id=netrc,src=$HOME/.netrc"
 
@@ -265,7 +265,7 @@ def _base(made: Recipe) -> Iterator[str]:
     """Everything that the environment needs at run time, and so also while it is built and checked."""
     yield "FROM ${BASE} AS base"
     if made.runtime_apt:
-        yield "# What compiles kernels where it runs, Triton among it, needs a host compiler there."
+        yield "# Triton and others compile kernels at run time, and need a host compiler for that."
         yield from apt(made.runtime_apt)
 
 

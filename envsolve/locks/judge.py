@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 
 import msgspec
 from packaging.requirements import Requirement
@@ -19,6 +20,7 @@ from envsolve.locks.builds import builds_of, wheel_of
 from envsolve.locks.model import STATUSES, Finding, LockAnswer, Locked, LockFile, LockReport, MachineAnswer, Status
 from envsolve.locks.read import as_its_tool_writes_it, read_lock_file
 from envsolve.locks.uv import DEV
+from envsolve.machine.known import target_of
 from envsolve.machine.model import Machine, one_line
 from envsolve.rules.judge import Judge, as_judged, worst
 from envsolve.rules.nvidia import Facts
@@ -215,7 +217,10 @@ class _Case(msgspec.Struct, frozen=True):
         own = (one for name, one in self.lock.assumptions.items() if name in (names or {""}))
         for assumptions in own:
             for text in mismatches(assumptions, self.machine):
-                yield Finding("assumption", "does not run", 1, text, ("make the lock again: envsolve plan",))
+                again = (
+                    f"envsolve plan --lock {quote(str(self.path))} --upgrade --target {quote(target_of(self.machine))}"
+                )
+                yield Finding("assumption", "does not run", 1, text, (f"make the lock again: {again}",))
             for text in unknowns(assumptions, self.machine):
                 yield Finding("assumption", "unknown", 1, text)
         if self.lock.assumptions and not names and "" not in self.lock.assumptions:

@@ -245,6 +245,25 @@ def detect() -> Machine:
     return complete(read_host(), Catalogue())
 
 
+def target_of(machine: Machine) -> str:
+    """The target string that describes a machine, as far as a string can: the reverse of :func:`describe_target`."""
+    from envsolve.machine.target import Target
+
+    names = [gpu.name or gpu.compute_capability for gpu in machine.gpus or ()]
+    gpus = tuple((names.count(name), name) for name in dict.fromkeys(names) if name)
+    platform, driver = machine.platform, machine.driver
+    target = Target(
+        gpus=None if machine.gpus is None else gpus,
+        driver=driver.version if driver else None,
+        cuda=driver.cuda if driver and not driver.version else None,
+        python=".".join(machine.python.split(".")[:2]) if machine.python else None,
+        os=platform.os if platform else None,
+        arch=platform.arch if platform else None,
+        libc=platform.libc if platform else None,
+    )
+    return str(target)
+
+
 def describe_target(target: str, catalogue: Catalogue | None = None) -> Machine:
     """Return the machine that a target string describes, ``"RTX 4090, driver 550.54, python 3.12, linux-x86_64"``.
 

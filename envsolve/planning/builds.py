@@ -133,7 +133,10 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
     name, admitted = _named(package)
     if name not in catalogue.packages():
         known = ", ".join(catalogue.packages())
-        raise UsageError(f"the catalogue describes no builds of {package}", hint=f"it describes {known}")
+        raise UsageError(
+            f"the catalogue describes no builds of {package}",
+            hint=f"it describes {known}; for a wheel of your own: envsolve index measure FILE.whl",
+        )
     facts = Facts.of(catalogue)
     judged = [as_judged(machine, None, catalogue.drivers) for machine in machines]
     family = Family(catalogue, facts, tuple(judged), python)

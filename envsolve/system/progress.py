@@ -183,12 +183,13 @@ def _line(status: _Status) -> str:
     """``installing 38 packages: 1.2 of 3.4 GB, 84 MB/s, 26 s left, torch``."""
     seconds = time.monotonic() - status.began
     parts = []
-    if status.in_bytes and status.total:
+    # Package managers say when a file is complete, not how much of it is: with none complete there is nothing to count.
+    if status.in_bytes and status.total and status.done:
         parts.append(f"{format_size(status.done)} of {format_size(status.total)}")
-        if status.done and seconds > _DELAY:
+        if seconds > _DELAY:
             rate = status.done / seconds
             parts += [f"{format_size(int(rate))}/s", f"{(status.total - status.done) / rate:.0f} s left"]
-    elif status.total:
+    elif status.total and not status.in_bytes:
         parts.append(f"{status.done} of {status.total}")
     if status.files:
         parts.append(f"{status.files} file{'s' * (status.files != 1)} ({format_size(status.size)}) read")

@@ -122,3 +122,9 @@ def test_paragraphs_are_as_wide_as_the_terminal_and_commands_stay_whole(
     assert command in lines
     longest = max(len(line) for line in lines if not line.startswith("      "))
     assert width - 20 < longest <= width
+
+
+def test_an_error_that_is_pasted_as_an_argument_is_read() -> None:
+    done = diagnose("RuntimeError: operator torchvision::nms does not exist")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "mixed-flavours")
+    assert diagnose("no-such-file.txt").returncode == 2

@@ -48,15 +48,17 @@ def test_every_line_of_the_installer_when_verbose(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("lines", "size"), [(UV, 16 * 2**20), (PIP, 16_600_000)], ids=["uv", "pip: one file after the other"]
+    ("lines", "size", "torch"),
+    [(UV, 16 * 2**20, "888 MB"), (PIP, 16_600_000, "900 MB")],
+    ids=["uv", "pip: one file after the other"],
 )
-def test_bytes_are_counted_when_a_file_is_there(lines: Sequence[str], size: int) -> None:
+def test_bytes_are_counted_when_a_file_is_there(lines: Sequence[str], size: int, torch: str) -> None:
     show = ShownSteps()
     with progress.shown(io.StringIO()):
         show(Step("packages", "installing 2 packages", 1_000_000_000))
         for line in lines:
             show(Step("output", line))
         status = progress._status
-        assert (status.done, status.total, status.note) == (size, 1_000_000_000, "downloading torch")
+        assert (status.done, status.total, status.note) == (size, 1_000_000_000, f"downloading torch ({torch})")
         show(Step("output", "Prepared 2 packages in 59.08s" if lines is UV else "Installing collected packages: torch"))
         assert progress._status.text == "putting the files in place"

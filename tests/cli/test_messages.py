@@ -290,3 +290,10 @@ def test_words_about_another_machine(say: Say, words: tuple[str, ...], message: 
     first, second, *_ = said.err.splitlines()
     assert message in first
     assert hint in second
+
+
+@pytest.mark.parametrize(("word", "hint"), [("fix", "diagnose --fix"), ("verifi", "verify"), ("lock", "plan REQ")])
+def test_a_command_of_another_name_is_suggested(say: Say, word: str, hint: str) -> None:
+    said = say(word)
+    assert said.code == 2
+    assert f"did you mean: envsolve {hint}" in said.err

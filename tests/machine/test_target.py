@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envsolve.errors import UsageError
+from envsolve.machine.known import describe_target, target_of
 from envsolve.machine.target import GRAMMAR, Target, parse_target
 
 
@@ -162,3 +163,11 @@ def test_no_text_escapes_as_another_error(text: str) -> None:
         parse_target(text)
     except UsageError as error:
         assert error.hint
+
+
+@pytest.mark.parametrize(
+    "text", ["2x Tesla T4, driver 535, linux-x86_64", "no gpu, python 3.12, glibc 2.35", "9.0, cuda 12.4, windows"]
+)
+def test_a_machine_is_written_as_the_target_that_it_was(text: str) -> None:
+    machine = describe_target(text)
+    assert describe_target(target_of(machine)) == machine
