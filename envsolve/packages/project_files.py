@@ -14,7 +14,7 @@ from envsolve.packages.model import ProjectTable
 from envsolve.packages.project_tools import declared
 from envsolve.packages.requirements import wrong
 from envsolve.packages.setup_files import of_setup_cfg, with_files
-from envsolve.system.files import is_folder, read_regular, reader
+from envsolve.system.files import is_file, is_folder, read_regular, reader
 
 #: A file that is read as a project, beside ``pyproject.toml``.
 SETUP_CFG = "setup.cfg"
@@ -75,7 +75,7 @@ def load_project(path: Path, origin: str | None = None) -> Project:
             return _setup_cfg(path, text)
         file = msgspec.toml.decode(text, type=_File)
     except OSError as error:
-        hint = "name a directory with a pyproject.toml, or that file; `NAME @ FOLDER` builds what is in a directory"
+        hint = _where_else(path, origin)
         what = f"the project cannot be read: {error.strerror}"
         raise wrong(f"{origin}: {path}" if origin else str(path), what, hint) from None
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # a number of 5,000 digits, 2,000 brackets
@@ -102,6 +102,14 @@ def load_project(path: Path, origin: str | None = None) -> Project:
         what = "the file has neither a [project] table nor [dependency-groups]"
         raise wrong(str(path), what, "name its dependencies in a requirements file and give that with -r")
     return Project(path, project or ProjectTable(), groups, file.tool, text, found.notes)
+
+
+def _where_else(path: Path, origin: str | None) -> str:
+    """What to do about a project that is not there: there may be one at the same path from the file that names it."""
+    base = Path((origin or "").rpartition(" line ")[0]).parent
+    if path.is_absolute() or not any(is_file(base / path.parent / name) for name in ("pyproject.toml", "setup.py")):
+        return "name a directory with a pyproject.toml, or that file; `NAME @ FOLDER` builds what is in a directory"
+    return f"paths in a requirements file begin at the current directory, as for pip: run it in {base}"
 
 
 def _setup_cfg(path: Path, text: str) -> Project:

@@ -386,6 +386,11 @@ def _instead(found: Preview, width: int) -> Iterator[str]:
             width,
         )
     for diagnosis in found.causes[:1]:
-        for remedy in [r for r in diagnosis.remedies if r.command][:1]:
+        # Others only ask for more facts, and of this environment and machine all are known.
+        remedies = [r.command for r in diagnosis.remedies if r.command and " install " in r.command]
+        for command in remedies[:1]:
             yield "  Instead:"
-            yield f"      {remedy.command}"
+            yield f"      {command}"
+        if not remedies and not found.unasked:
+            names = " and ".join(c.name for c in found.changes if c.after)
+            yield from wrapped(f"No build of {names} is known that works beside this torch: leave it out.", width)

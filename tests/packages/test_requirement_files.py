@@ -185,3 +185,16 @@ def test_what_follows_an_option_on_its_line_is_ignored_as_by_pip(tmp_path: Path)
     asked = read_requirements([], [tmp_path / "requirements.txt"])
     assert [str(one.requirement) for one in asked.needs] == ["numpy"]
     assert any("line 2: torch==1.13.1+cpu is set aside" in note for note in asked.notes)
+
+
+def test_a_path_that_begins_at_the_requirements_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for pip, paths begin at the current directory, which is not where the file lies."""
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "setup.py").write_text("setup(name='app')")
+    (tmp_path / "app" / "requirements.txt").write_text("-e .\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="cannot be read") as caught:
+        read_requirements((), [Path("app/requirements.txt")])
+    assert (caught.value.hint or "").endswith("run it in app")
+    monkeypatch.chdir(tmp_path / "app")
+    assert str(read_requirements((), [Path("requirements.txt")]).needs[0].requirement).startswith("app @ file://")

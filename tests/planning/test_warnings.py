@@ -60,6 +60,7 @@ def frameworks(world: World) -> World:
     for name, version in (
         ("onnxruntime", "1.30"),
         ("tensorflow", "2.21"),
+        ("tensorflow", "2.12.1"),
         ("ctranslate2", "4.8.5"),
         ("transformer-engine", "2.9.0"),
     ):
@@ -81,6 +82,13 @@ WINDOWS = "RTX 3060, driver 580.95, python 3.12, windows-x86_64"
         ("jax", "RTX 2080, driver 450.80, python 3.12, linux-x86_64", "no build with it runs on these machines"),
         ("jax", WINDOWS, "use WSL 2"),
         ("tensorflow", NEW_LINUX, "ask for tensorflow[and-cuda]"),
+        (
+            "tensorflow<2.14",
+            NEW_LINUX,
+            "ask for nvidia-cudnn-cu11==8.* nvidia-cublas-cu11 nvidia-cuda-runtime-cu11 nvidia-cufft-cu11 "
+            "nvidia-curand-cu11 nvidia-cusolver-cu11 nvidia-cusparse-cu11; "
+            "put their lib directories on LD_LIBRARY_PATH",
+        ),
         ("tensorflow", WINDOWS, "use WSL 2, or a release before 2.11"),
         ("transformer-engine", NEW_LINUX, "ask for transformer-engine[pytorch] or transformer-engine[jax]"),
         ("ctranslate2", OLD_LINUX, "ask for nvidia-cublas-cu12; put its lib directory on LD_LIBRARY_PATH"),

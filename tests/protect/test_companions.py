@@ -14,7 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 import envsolve
+from envsolve.diagnose.model import Diagnosis, Fix
 from envsolve.facts.catalogue import Catalogue
+from envsolve.packages.commands import Change
 from envsolve.protect.preview import Preview, describe, preview
 from tests.indexserver import IndexServer
 from tests.network.tools import program
@@ -115,3 +117,18 @@ def test_advice_that_cannot_be_tried_here_is_said_to_be_so(shop: Shop) -> None:
     assert found.untried is not None
     assert found.untried.endswith("torchvision torch==2.13.0+cpu torchvision==0.28.0+cpu")
     assert "was not tried" in describe(found)
+
+
+@pytest.mark.parametrize(
+    ("remedies", "says"),
+    [
+        ((Fix("Install the build for it.", "pip install xformers==1"), Fix("Look.", "nvidia-smi")), "pip install"),
+        ((Fix("Add the output of nvidia-smi.", "nvidia-smi"),), "No build of xformers is known that works"),
+        ((), "No build of xformers is known that works"),
+    ],
+)
+def test_what_only_asks_for_facts_is_not_offered_instead(remedies: tuple[Fix, ...], says: str) -> None:
+    cause = Diagnosis("mixed-flavours", 0.9, "They do not go together.", (), remedies)
+    changes = (Change("xformers", None, "0.0.35"),)
+    text = describe(Preview("envsolve.forecast/1", "pip install xformers", "/env", changes, causes=(cause,)))
+    assert says in text and "nvidia-smi" not in text
