@@ -188,7 +188,7 @@ def _on_linux(family: Family, limits: Limits) -> Iterator[Fix]:
     """The same GPU under Linux, if Windows has no build."""
     if not all(machine.platform and machine.platform.os == "windows" for machine in family.machines):
         return
-    linux = tuple(replace(m, platform=Platform("linux", "x86_64", GLIBC_OF_REMEDY)) for m in family.machines)
+    linux = tuple(replace(m, platform=Platform("linux", "x86_64", wsl=True)) for m in family.machines)
     best = best_of(replace(family, machines=linux), limits)
     if best is not None:
         yield Fix("run it under Linux: WSL 2 can also use the GPU", unlocks=named(best))

@@ -381,7 +381,7 @@ def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], py
     """Warnings about the machines and about the packages that were chosen for them."""
     solution, pinned, family = found.solution, found.pinned, found.family
     machines, facts = family.machines, family.facts
-    yield from about_machines(frame.machines, python, facts)
+    yield from about_machines(frame.machines, python, facts, pinned.packages)
     yield from about_compat(machines, facts)
     yield from about_systems(environments_of(machines, python))
     yield from about_torch(solution, family)

@@ -21,7 +21,7 @@ from envsolve.rules.judge import VENDORS
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import arch_asked, is_gpu_package, triton_pin
 from envsolve.rules.nvidia.driver import compat_serves, overstated_cuda
-from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_of
+from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_needed, libc_of
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.claims import about_age, about_borrowed, runtime_libraries
 from envsolve.solve.family import Family, Option
@@ -55,19 +55,28 @@ def about_python(
         yield PlanWarning("python-differs", text, "choose the Python with --python")
 
 
-def about_machines(machines: Sequence[Machine], python: str, facts: Facts) -> Iterator[PlanWarning]:
-    """Facts of the machines that decide and are not known, or that the plan cannot all follow."""
+def about_machines(
+    machines: Sequence[Machine], python: str, facts: Facts, packages: Sequence[PlannedPackage] = ()
+) -> Iterator[PlanWarning]:
+    """Facts of the machines that decide and are not known, or that the plan cannot all follow.
+
+    Args:
+        machines: The machines of the plan.
+        python: The Python of the plan.
+        facts: For the drivers.
+        packages: Those of the plan, whose wheels say which libc they need.
+    """
     pythons = sorted({machine.python for machine in machines if machine.python})
     if len(pythons) > 1:
         text = f"the machines name Python {' and '.join(pythons)}; the plan is for {python}"
         yield PlanWarning("python-differs", text, "choose another with --python, or plan for each machine separately")
     for machine in machines:
-        yield from _about_platform(machine.platform)
+        yield from _about_platform(machine.platform, packages)
         yield from _about_gpus(machine)
         yield from _about_driver(machine, facts)
 
 
-def _about_platform(platform: Platform | None) -> Iterator[PlanWarning]:
+def _about_platform(platform: Platform | None, packages: Sequence[PlannedPackage]) -> Iterator[PlanWarning]:
     if platform is None or platform.os is None or platform.arch is None:
         named = assumed(platform)
         # "Windows 11" says all but the processor.
@@ -76,9 +85,18 @@ def _about_platform(platform: Platform | None) -> Iterator[PlanWarning]:
         text = f"the machine's {what} is not known; {value} is assumed"
         yield PlanWarning("platform-unknown", text, "name it: --platform, or in the target")
     if libc_of(platform) is None and not (platform and platform.os == "windows"):
-        needed = ".".join(map(str, ASSUMED_GLIBC))
+        needed = ".".join(map(str, max([ASSUMED_GLIBC, *_glibc_of(packages)])))
         text = f"the machine's libc is not known; glibc {needed} or newer is assumed"
         yield PlanWarning("libc-unknown", text, "check it there with: ldd --version")
+
+
+def _glibc_of(packages: Sequence[PlannedPackage]) -> Iterator[tuple[int, int]]:
+    """The versions of glibc that wheels need, by their file names and by what was measured."""
+    for package in packages:
+        tag = (package.filename or "").removesuffix(".whl").rpartition("-")[2]
+        for kind, version in filter(None, (libc_needed(tag), libc_of(Platform(libc=package.libc)))):
+            if kind == "glibc":
+                yield version
 
 
 def _about_gpus(machine: Machine) -> Iterator[PlanWarning]:

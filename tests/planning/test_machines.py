@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from envsolve.machine.model import Accelerator, Gpu, Machine
+from envsolve.machine.model import Accelerator, Gpu, Machine, Platform
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.planning.groups import Plans, make_plans
 from envsolve.planning.plan import Plan
@@ -209,3 +209,13 @@ def test_a_gpu_out_of_sight_is_asked_for(
     plan = ask.plan_for([ask.machine(target)], requirement, cuda=cuda)
     assert (plan.status, plan.cuda) == (status, variant)
     assert ("gpu-hidden" in {warning.code for warning in plan.warnings}) is (status == "unknown")
+
+
+@pytest.mark.parametrize(("tag", "needed"), [("manylinux_2_34_x86_64", "2.34"), ("manylinux2014_x86_64", "2.28")])
+def test_an_unknown_libc_is_assumed_to_be_what_the_plan_needs(torch_world: World, tag: str, needed: str) -> None:
+    torch_world.build("vllm", "0.9", "cu130", platform=tag, requires=["torch==2.14.1"], torch="==2.14.1", code=NEW)
+    machine = torch_world.machine(H100)
+    unknown = replace(machine, platform=Platform("linux", "x86_64"))
+    plan = torch_world.plan_for([unknown], "vllm")
+    (text,) = (warning.message for warning in plan.warnings if warning.code == "libc-unknown")
+    assert text.endswith(f"glibc {needed} or newer is assumed")
