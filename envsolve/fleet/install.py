@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from envsolve.errors import EnvsolveError, ImpossibleError, UsageError
+from envsolve.fleet.jobs import refuse_links_of_others
 from envsolve.fleet.model import Profile, Reader, names_folded
 from envsolve.fleet.plan import FleetPlan, Group
 from envsolve.fleet.probe import SCRIPT
@@ -47,6 +48,7 @@ def install_fleet(fleet: Path, made: FleetPlan, *, manager: str | None, progress
         ImpossibleError: A plan is for another architecture than this computer's; all others are made first.
         EnvsolveError: As :func:`envsolve.install.environment.install`.
     """
+    refuse_links_of_others(fleet)
     # What compiles is this computer's; driver and GPUs are those of other nodes.
     here = replace(detect(), driver=None, gpus=None, accelerators=None)
     done, elsewhere = {}, []

@@ -58,6 +58,17 @@ def _own(directory: Path) -> None:
         directory.chmod(status.st_mode & 0o755)
 
 
+def refuse_links_of_others(fleet: Path) -> None:
+    """Refuse a fleet's directory in which somebody else has put a link; whose own may lead to another file system.
+
+    Raises:
+        UsageError: There is one. What is written, or made anew, would be so wherever it leads.
+    """
+    for entry in os.scandir(fleet) if fleet.is_dir() else ():
+        if entry.is_symlink() and entry.stat(follow_symlinks=False).st_uid not in (os.geteuid(), 0):
+            raise UsageError(f"{entry.path} is another user's link", hint="delete it, or name another directory")
+
+
 class _Counted:
     """Keeps the outcomes of nodes, and shows how many have ended, failed and run."""
 
@@ -109,6 +120,7 @@ def only_one(fleet: Path) -> Iterator[None]:
     """
     try:
         fleet.mkdir(parents=True, exist_ok=True)
+        refuse_links_of_others(fleet)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(fleet / ".lock", flags, 0o600)
     except OSError as error:

@@ -57,7 +57,10 @@ def probe_nodes(fleet: Path, engine: Engine, *, python: str = "python3") -> Inve
             path.unlink()
         elif profile.text != outcomes[path.stem].text:
             path.write_bytes(profile.text)  # without what a login prints around it
-    shutil.rmtree(fleet / _MACHINES, ignore_errors=True)
+    if is_folder(fleet / _MACHINES) and not (fleet / _MACHINES).is_symlink():
+        shutil.rmtree(fleet / _MACHINES, ignore_errors=True)
+    else:  # a link, or a pipe, for whose writer it would wait
+        (fleet / _MACHINES).unlink(missing_ok=True)
     (fleet / _WORK).rename(fleet / _MACHINES)
     return inventory
 

@@ -15,10 +15,11 @@ import pytest
 
 from envsolve.errors import UsageError
 from envsolve.fleet.engines import Known, Outcome, Watcher, Work
+from envsolve.fleet.install import install_fleet
 from envsolve.fleet.jobs import only_one, run_on
 from envsolve.fleet.model import Reader
-from envsolve.fleet.plan import read_plan
-from envsolve.fleet.probe import probe_files, read_inventory
+from envsolve.fleet.plan import FleetPlan, read_plan
+from envsolve.fleet.probe import probe_files, probe_nodes, read_inventory
 from envsolve.system import progress
 from tests.fleet.profiles import profile
 
@@ -186,3 +187,45 @@ def test_what_an_interrupted_run_has_finished_is_not_run_again(tmp_path: Path) -
         run_on(engine, work(tmp_path), "probing", fresh=60)
     assert engine.asked == ["a", "c"]
     assert shown.getvalue() == "1 of 3 nodes have a result from an interrupted run\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
+@pytest.mark.parametrize("name", ["locks", "envs", "modules", "reports"])
+def test_a_link_of_another_user_is_refused_and_an_own_one_followed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    fleet = tmp_path / "fleet"
+    fleet.mkdir()
+    (fleet / name).symlink_to("../elsewhere")
+    with only_one(fleet):
+        pass
+    os.chown(fleet / name, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(UsageError, match="another user's link"), only_one(fleet):
+        raise AssertionError
+    with pytest.raises(UsageError, match="another user's link"):
+        install_fleet(fleet, FleetPlan(), manager=None, progress=lambda _: None)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_lies_where_the_profiles_go_is_replaced(tmp_path: Path, kind: str) -> None:
+    fleet = tmp_path / "fleet"
+    fleet.mkdir()
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim/kept").touch()
+    if kind == "link":
+        (fleet / "machines").symlink_to("../victim")
+    else:
+        os.mkfifo(fleet / "machines")
+    engine = Profiles()
+    probe_nodes(fleet, engine)
+    assert (fleet / "machines/n1.json").read_bytes() == profile("n1", "H100").strip()
+    assert [path.name for path in (tmp_path / "victim").iterdir()] == ["kept"]
+
+
+class Profiles(Echo):
+    """An engine with one node, which prints its profile."""
+
+    def nodes(self) -> Mapping[str, Known]:
+        return {"n1": Known()}
+
+    def run(self, work: Work, watcher: Watcher) -> None:
+        watcher.ended("n1", Outcome(text=profile("n1", "H100")))
