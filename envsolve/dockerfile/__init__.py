@@ -96,7 +96,7 @@ def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
             yield Unjudged(command.line, f"{script}: a script, which is not read")
         other = other_installer(command)
         if lock_of(command):
-            yield from lock_unjudged(command, asked)
+            yield from lock_unjudged(command, stage, asked)
         elif conda.conda_install(command, asked.context):
             yield from conda.unjudged(command, asked)
         elif other:
@@ -104,6 +104,8 @@ def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
     for install in asked.installs(stage.commands):
         yield from _of(install, asked)
     for one in compiled_in(stage, asked):
+        if one.own_list:
+            yield Unjudged(one.command.line, f"{one.name}: its setup.py names the GPUs that it is compiled for")
         given = one.command.variables.get(one.variable or "", "")
         if not given and one.sure and contents.sets_variables(stage, asked):
             yield Unjudged(one.command.line, f"{one.name}: {stage.root.image} lists the GPUs that it is compiled for")
@@ -153,9 +155,7 @@ def _of(install: Install, asked: Asked) -> Iterator[Unjudged]:
             yield Unjudged(line, f"{file}: what it asks for is not read")
         else:
             yield Unjudged(line, f"{file} is not in the build context that was read (--context DIR)")
-    for name in sorted(install.unread):
-        if asked.offers(name):
-            yield Unjudged(line, f"{name}: its version is given at build time")
+    yield from _of_versions(install, asked)
     if install.unknown:
         names = ", ".join(install.unknown[:_SHOWN]) + (
             f" and {more} more" if (more := len(install.unknown) - _SHOWN) > 0 else ""
@@ -174,6 +174,18 @@ def _of(install: Install, asked: Asked) -> Iterator[Unjudged]:
             yield Unjudged(line, f"the catalogue has no facts about a release {wanted.requirement}")
 
 
+def _of_versions(install: Install, asked: Asked) -> Iterator[Unjudged]:
+    """Versions that are given at build time, and builds of packages that have no variants in the catalogue."""
+    line = install.command.line
+    for name in sorted(install.unread):
+        if asked.offers(name):
+            yield Unjudged(line, f"{name}: its version is given at build time")
+    for wanted in install.wanted:
+        version = pinned(wanted.requirement.specifier) or ""
+        if "+" in version and not asked.offers(wanted.name):
+            yield Unjudged(line, f"{wanted.name} {version}: the catalogue has no facts about this build")
+
+
 def _of_source(source: str, install: Install, asked: Asked) -> Iterator[Unjudged]:
     """A wheel that is named by its URL, and the dependencies of a source tree."""
     name = unquote(source.partition("#")[0].rpartition("/")[2])
@@ -184,7 +196,7 @@ def _of_source(source: str, install: Install, asked: Asked) -> Iterator[Unjudged
             return
         if asked.offers(package):
             yield Unjudged(install.command.line, f"{name}: a wheel that is named by its URL")
-    elif install.dependencies and " @ " not in source:
+    elif install.dependencies and " @ " not in source and source not in install.described:
         yield Unjudged(install.command.line, f"{source}: what it depends on is not read")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -15,10 +17,14 @@ from envsolve.dockerfile.conda import conda_install
 from envsolve.dockerfile.installs import Install, Wanted, marker_holds
 from envsolve.dockerfile.model import Command, Finding, Stage, Unjudged, other_installer
 from envsolve.dockerfile.offers import PYTORCH, Asked, Within, failure, found, pinned, running
+from envsolve.errors import EnvsolveError
 from envsolve.facts.builds import KnownMetadata
 from envsolve.facts.evidence import GpuPart
 from envsolve.facts.hardware import Image, Toolkit, toolkit_of
 from envsolve.machine.model import one_line
+from envsolve.packages.model import CoreMetadata
+from envsolve.packages.source_trees import Tree
+from envsolve.packages.source_trees import described as described_tree
 from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.nvidia.driver import compat_serves, driver_runs
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
@@ -73,13 +79,10 @@ class _Walk:
     def install(self, there: frozenset[str]) -> Install:
         """The install, completed."""
         install = self.asked_for
+        described = {source: read for source in install.sources if (read := self._tree(source))}
         named = {wanted.name for wanted in install.wanted}
         seen: set[tuple[str, frozenset[str]]] = set()
-        queue = [
-            (wanted.requirement, "")
-            for wanted in install.wanted
-            if not wanted.requirement.url and wanted.holds(self.asked.platform, self.within.python) is not False
-        ]
+        queue = [*self._first(described if install.dependencies else {})]
         while queue:
             requirement, through = queue.pop(0)
             name = canonicalize_name(requirement.name)
@@ -89,17 +92,53 @@ class _Walk:
             seen.add(key)
             if through and name not in named | there and self._is_taken(name, requirement):
                 self.implied.setdefault(name, Wanted(requirement, through=through))
-            lines = self._lines(name, requirement)
-            if lines is None:
-                if not through or not name.startswith(_LIBRARIES):
-                    self.unknown[name] = None
-            elif install.dependencies:
-                queue += [(needed, through or name) for needed in self._holding(lines, requirement.extras)]
+            queue += [(needed, through or name) for needed in self._needs(name, requirement, through)]
         # A constraint may choose another version of what is not named.
         implied = () if install.constrained else tuple(self.implied.values())
         return replace(
-            install, wanted=(*install.wanted, *implied), brings=dict(self.brings), unknown=tuple(self.unknown)
+            install,
+            wanted=(*install.wanted, *implied),
+            brings=dict(self.brings),
+            unknown=tuple(self.unknown),
+            described=frozenset(described),
         )
+
+    def _first(self, described: Mapping[str, CoreMetadata]) -> Iterator[tuple[Requirement, str]]:
+        """Requirements of the command, and of the directories of the build context that it installs."""
+        for wanted in self.asked_for.wanted:
+            holds = wanted.holds(self.asked.platform, self.within.python)
+            if not wanted.requirement.url and holds is not False:
+                yield wanted.requirement, ""
+        for source, read in described.items():
+            extras = Requirement(f"x{source[source.index('[') :]}").extras if source.endswith("]") else ()
+            yield from ((needed, read.name or source) for needed in self._holding(read.requires_dist, extras))
+
+    def _needs(self, name: str, requirement: Requirement, through: str) -> Iterator[Requirement]:
+        lines = self._lines(name, requirement)
+        if lines is None:
+            if not through or not name.startswith(_LIBRARIES):
+                self.unknown[name] = None
+        elif self.asked_for.dependencies:
+            yield from self._holding(lines, requirement.extras)
+
+    def _tree(self, source: str) -> CoreMetadata | None:
+        """The metadata of a directory of the build context; None if only its build knows what it requires."""
+        place, command = source.partition("[")[0], self.asked_for.command
+        if "://" in source:
+            return None
+
+        def read(name: str) -> bytes | None:
+            text = self.asked.context.text(posixpath.join(place, name), command)
+            return text.encode() if text is not None else None
+
+        try:
+            found = described_tree("", Tree(folder=place), read)
+            # uv takes these from another index, or from another place.
+            sources = msgspec.toml.decode(read("pyproject.toml") or b"").get("tool", {}).get("uv", {}).get("sources")
+        except (EnvsolveError, ValueError, AttributeError):
+            return None
+        by_uv = self.asked_for.program == "uv" and sources
+        return found.metadata if found.metadata.exact and not by_uv else None
 
     def _is_taken(self, name: str, requirement: Requirement) -> bool:
         """Whether an index has builds of it. The Triton that torch requires is judged as a part of torch."""
@@ -262,18 +301,25 @@ def parts_unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
 
 def _lacking(stage: Stage, asked: Asked) -> Iterator[tuple[Command, GpuPart, str]]:
     """Packages without what they need beside them, each with the command that installs it and its version."""
-    there: dict[str, tuple[Command, str | None]] = {}
-    named: set[str] = set()
-    for command in stage.history():
-        for install in asked.installs((command,)):
-            there |= {name: (command, version) for name, version in install.brings.items()}
-            # A file that a resolver wrote names everything.
-            named |= {wanted.name for wanted in install.wanted if not wanted.through and not wanted.file}
-    for name, (own, release) in there.items() if any(m.gpus or m.driver for m in asked.machines) else ():
-        parts = [one for one in _parts(name, release, asked) if name in named or not one.requested]
-        if not any(other in there for part in parts for other in part.provided_by):
+    there = _installed(stage, asked) if any(one.gpus or one.driver for one in asked.machines) else {}
+    # jaxlib 0.4.26+cuda12.cudnn89 had the GPU code itself.
+    whole = {name.removesuffix("lib") for name, one in there.items() if "+cuda" in (one[1] or "")}
+    for name, (own, release, is_named) in there.items():
+        parts = [one for one in _parts(name, release, asked) if is_named or not one.requested]
+        if name not in whole and not any(other in there for part in parts for other in part.provided_by):
             # The first one that a machine runs, as plans recommend it.
             yield from [(own, part, release or "") for part in parts if _all_run(part.cuda, asked)][:1]
+
+
+def _installed(stage: Stage, asked: Asked) -> dict[str, tuple[Command, str | None, bool]]:
+    """Every package, with the command that installs it, its version, and whether a person names it."""
+    found: dict[str, tuple[Command, str | None, bool]] = {}
+    for command in stage.history():
+        for install in asked.installs((command,)):
+            # A file that a resolver wrote names everything.
+            named = {wanted.name for wanted in install.wanted if not wanted.through and not wanted.file}
+            found |= {name: (command, version, name in named) for name, version in install.brings.items()}
+    return found
 
 
 def _parts(name: str, release: str | None, asked: Asked) -> Iterator[GpuPart]:

@@ -175,6 +175,7 @@ class Install:
         upgrade: Whether installed packages are replaced by newer ones.
         brings: Every package that it installs, dependencies included, with its version if that is known.
         unknown: Those of them whose dependencies are not known.
+        described: Directories of the build context whose dependencies were read.
     """
 
     command: Command
@@ -192,6 +193,7 @@ class Install:
     upgrade: bool
     brings: Mapping[str, str | None] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
+    described: frozenset[str] = frozenset()
 
     @property
     def program(self) -> str:

@@ -13,6 +13,8 @@ from envsolve.dockerfile.offers import Asked
 from envsolve.errors import UsageError
 from envsolve.locks.judge import check_locks
 from envsolve.locks.model import LockAnswer
+from envsolve.machine.model import Platform
+from envsolve.rules.platform import libc_of
 
 _LOCKS: Mapping[str, tuple[str, frozenset[str]]] = {
     "uv": ("uv.lock", frozenset({"sync"})),
@@ -33,7 +35,7 @@ def lock_of(command: Command) -> str | None:
 def locked(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """The result of each lock of the context on each machine, or that it is missing."""
     for command in stage.commands:
-        answer = _answer(command, asked)
+        answer = _answer(command, stage, asked)
         if answer is None:
             yield from _not_copied(command, asked)
         elif isinstance(answer, LockAnswer):
@@ -45,9 +47,9 @@ def locked(stage: Stage, asked: Asked) -> Iterator[Finding]:
                         yield Finding(command.line, found.code, "error", text, found.fixes, found.source)
 
 
-def lock_unjudged(command: Command, asked: Asked) -> Iterator[Unjudged]:
+def lock_unjudged(command: Command, stage: Stage, asked: Asked) -> Iterator[Unjudged]:
     """A lock that cannot be read, and what is not known about one that can."""
-    answer = _answer(command, asked)
+    answer = _answer(command, stage, asked)
     if isinstance(answer, LockAnswer):
         for one in answer.machines:
             unknown = [found for found in one.findings if found.status == "unknown"]
@@ -59,7 +61,7 @@ def lock_unjudged(command: Command, asked: Asked) -> Iterator[Unjudged]:
         yield Unjudged(command.line, f"{' '.join(command.words[:2])}: {why}")
 
 
-def _answer(command: Command, asked: Asked) -> LockAnswer | str | None:
+def _answer(command: Command, stage: Stage, asked: Asked) -> LockAnswer | str | None:
     """The answer, or why it cannot be given; None if the lock is not in the context."""
     name = lock_of(command)
     path = asked.context.file(name, command) if name else None
@@ -70,12 +72,23 @@ def _answer(command: Command, asked: Asked) -> LockAnswer | str | None:
         return "an extra or group is given at build time"
     named = command.variables.get("UV_PYTHON") or command.variables.get("PYTHON_VERSION") or ""
     python = ".".join(named.split(".")[:2]) if named[:2] == "3." else None
-    return _checked(path, chosen, python, asked)
+    return _checked(path, chosen, python, _libc(stage, asked), asked)
 
 
-def _checked(path: Path, chosen: tuple[str, ...], python: str | None, asked: Asked) -> LockAnswer | str:
-    # The Pythons of the machine are not those of the image.
-    machines = [replace(machine, python=None, pythons=None) for machine in asked.machines]
+def _libc(stage: Stage, asked: Asked) -> str:
+    """The libc of the image; of one that is not known the newest, so that no wheel is missed for want of it."""
+    own = asked.within(stage).libc
+    known = [libc_of(Platform(libc=one.libc)) for one in asked.catalogue.distributions.values()]
+    kind, version = own or max(one for one in known if one and one[0] == "glibc")
+    return f"{kind} {version[0]}.{version[1]}"
+
+
+def _checked(path: Path, chosen: tuple[str, ...], python: str | None, libc: str, asked: Asked) -> LockAnswer | str:
+    # The Pythons and the libc of the machine are not those of the image.
+    machines = [
+        replace(machine, python=None, pythons=None, platform=replace(machine.platform or Platform(), libc=libc))
+        for machine in asked.machines
+    ]
     try:
         return check_locks((path,), machines, asked.catalogue, chosen, python).locks[0]
     except UsageError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -257,7 +258,7 @@ class Asked:
         """The builds of torch in an image of PyTorch's; none for other images, or if they are not known."""
         name, image = Name.of(stage.root.image), self.image(stage)
         version = re.search(r"-cuda(\d+\.\d+)-", name.tag)
-        if image is None or image.repository != PYTORCH or version is None:
+        if image is None or image.repository != PYTORCH or version is None or _leaves_own_python(stage):
             return ()
         variant = CudaVersion.parse(version[1]).variant
         return tuple(
@@ -269,6 +270,8 @@ class Asked:
     def held(self, stage: Stage) -> frozenset[str]:
         """Packages that the image of a stage has; pip keeps what satisfies a requirement."""
         image = self.image(stage)
+        if _leaves_own_python(stage):
+            return frozenset()
         if image is not None and image.repository == PYTORCH:
             return frozenset({"torch", "torchvision", "torchaudio", "triton"})
         return frozenset(image.holds) if image is not None else frozenset()
@@ -331,6 +334,19 @@ def in_container(machine: Machine) -> Machine:
     if machine.platform:
         machine = replace(machine, platform=replace(machine.platform, libc=None))
     return machine if machine.gpus or machine.driver else replace(machine, gpus=None)
+
+
+def _leaves_own_python(stage: Stage) -> bool:
+    """Whether a stage makes an environment without the packages of its image, and puts it first on PATH."""
+    for command in stage.history():
+        words = [word for word in command.words if not word.startswith("-")]
+        makes = "venv" in words[1:3] or command.program == "virtualenv"
+        if makes and "--system-site-packages" not in command.words:
+            place = posixpath.normpath(posixpath.join(command.directory, words[-1]))
+            path = stage.variables.get("PATH", "").split(":")
+            if f"{place}/bin" in path or stage.variables.get("VIRTUAL_ENV") == place:
+                return True
+    return False
 
 
 _ANOTHER_PYTHON = re.compile(r"(?i)(mini|ana)conda|mini(forge|mamba)|mambaforge|micromamba|pyenv|deadsnakes")

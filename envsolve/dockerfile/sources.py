@@ -5,16 +5,16 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
+from envsolve.dockerfile.conda import conda_install
 from envsolve.dockerfile.image_names import Name
 from envsolve.dockerfile.installs import Install
 from envsolve.dockerfile.model import Command, Severity, Stage, other_installer
 from envsolve.dockerfile.offers import Asked, Within, found, pinned
 from envsolve.facts.builds import SourceProject
-from envsolve.packages import commands as grammar
 from envsolve.toolchain.model import source_project
 
 ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
@@ -31,6 +31,7 @@ class Compiled:
         sure: Whether it certainly contains GPU code; otherwise it may.
         isolated: Name of the installer that builds it in an environment of its own, which has no torch; None if it is
             built beside torch.
+        own_list: Whether its setup.py names the GPUs, so that no variable does.
     """
 
     command: Command
@@ -38,10 +39,13 @@ class Compiled:
     project: SourceProject | None
     sure: bool = True
     isolated: str | None = None
+    own_list: bool = False
 
     @property
     def variable(self) -> str | None:
         """The variable that lists its GPUs; None if it has a list of its own, or needs none."""
+        if self.own_list:
+            return None
         return self.project.arch_variable if self.project else ARCH_LIST
 
     @property
@@ -87,7 +91,7 @@ def _installed(install: Install, trees: Mapping[str, str], asked: Asked) -> Iter
         if one and not one.project and isolated and (settings is not None or isolated == "uv"):
             # An isolated build cannot import torch, so it has no extension of torch's.
             continue
-        yield from [Compiled(command, source, one.project, one.sure, isolated)] if one else []
+        yield from [replace(one, name=source, isolated=isolated)] if one else []
 
 
 def _tree(place: str, command: Command, trees: Mapping[str, str], asked: Asked) -> Compiled | None:
@@ -101,7 +105,9 @@ def _tree(place: str, command: Command, trees: Mapping[str, str], asked: Asked) 
     if setup is None and asked.context.text(posixpath.join(path, "pyproject.toml"), command) is not None:
         return None
     if setup is None or "CUDAExtension" in setup:
-        return Compiled(command, name, None, sure=setup is not None)
+        # torch adds no architectures to options that have some.
+        own_list = setup is not None and re.search(r"gencode|-arch\b|arch=(?:sm|compute)_", setup) is not None
+        return Compiled(command, name, None, sure=setup is not None, own_list=own_list)
     return None
 
 
@@ -158,7 +164,8 @@ def nvcc_in(stage: Stage, asked: Asked) -> str | None:
     """The version of the nvcc of a stage, ``12.6``; empty if it has none, None if that is not known."""
     version = _of_image(stage, asked)
     for command in stage.history():
-        version = _brought(command) or version
+        brought = _brought(command, asked)
+        version = None if brought == _SOME else brought or version
     return version
 
 
@@ -219,16 +226,20 @@ def _of_image(stage: Stage, asked: Asked) -> str | None:
     return "" if asked.knows(stage) else None
 
 
-def _brought(command: Command) -> str | None:
+# A toolkit of a version that is not known.
+_SOME = "some"
+
+
+def _brought(command: Command, asked: Asked) -> str | None:
     if command.program in ("apt", "apt-get", "dnf", "yum", "microdnf") and "install" in command.words:
-        versions = [f"{match[1]}.{match[2]}" for word in command.words if (match := _APT.match(word.partition("=")[0]))]
-        return versions[-1] if versions else None
-    parsed = grammar.parse(command.words)
-    if parsed is None or parsed.installer != "conda":
+        found = [f"{match[1]}.{match[2]}" for word in command.words if (match := _APT.match(word.partition("=")[0]))]
+        return found[-1] if found else None
+    install = conda_install(command, asked.context)
+    versions = {spec.name: spec.version or "" for spec in install.specs} if install else {}
+    if install is None or not _CONDA_NVCC & versions.keys():
         return None
-    names = {grammar.installer("conda").requested(word): word for word in parsed.requirements}
-    if not _CONDA_NVCC & names.keys():
-        return None
-    label = _LABEL.search(" ".join(parsed.values("channels", "requirements")))
-    pins = [match[1] for name in _CONDA_NVCC & names.keys() if (match := re.search(r"=(\d+\.\d+)", names[name]))]
-    return label[1] if label else next(iter(pins), None)
+    places = (*install.channels, *(spec.channel or "" for spec in install.specs))
+    if label := _LABEL.search(" ".join(places)):
+        return label[1]
+    pins = (versions.get(name, "") for name in (*sorted(_CONDA_NVCC), "cuda-version", "pytorch-cuda"))
+    return next((match[0] for pin in pins if (match := re.search(r"\d+\.\d+", pin))), _SOME)

@@ -61,6 +61,11 @@ class _Case:
         commands = dict.fromkeys(offer.command(self.asked.catalogue.indexes) for offer in best if offer)
         targets = " ".join(f"--target {quote(target_of(machine))}" for machine in self.asked.machines)
         remedies = tuple(commands) or (f"see what would make it fit: envsolve plan {self.wanted.name} {targets}",)
+        if self.wanted.through:
+            # What requires it would replace another version by its own.
+            holds = any(self.wanted.requirement.specifier.contains(offer.version) for offer in best if offer)
+            why = "before it: RUN" if holds else f"change what {self.wanted.through} requires, then:"
+            remedies = tuple(f"{why} {remedy}" for remedy in remedies if remedy.startswith("pip ")) or remedies
         if self.wanted.name == "triton":
             remedies = ("leave it out: torch brings the Triton that goes with it",)
         return Finding(self.install.command.line, code, level, self.wanted.place + text, remedies, source)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from envsolve import describe_target, dockerfile
@@ -19,8 +21,8 @@ def catalogue() -> Catalogue:
     return Catalogue()
 
 
-def check(text: str, target: str, catalogue: Catalogue) -> Report:
-    return dockerfile.check_dockerfile(text, (describe_target(target, catalogue),), catalogue)
+def check(text: str, target: str, catalogue: Catalogue, context: Path | None = None) -> Report:
+    return dockerfile.check_dockerfile(text, (describe_target(target, catalogue),), catalogue, context)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,7 @@ def check(text: str, target: str, catalogue: Catalogue) -> Report:
         ("RUN pip install faster-whisper\n", NEW, ["gpu-unused"]),
         ("RUN pip install faster-whisper nvidia-cublas-cu12\n", NEW, []),
         ("RUN pip install onnxruntime\n", NEW, ["gpu-unused"]),
+        ("RUN pip install jax==0.4.26 jaxlib==0.4.26+cuda12.cudnn89 -f https://a/releases.html\n", NEW, []),
     ],
 )
 def test_what_packages_bring(catalogue: Catalogue, text: str, target: str, codes: list[str]) -> None:
@@ -75,6 +78,20 @@ def test_an_unknown_image_may_have_the_libraries(catalogue: Catalogue) -> None:
         ("FROM pytorch/pytorch:2.8.0-cuda12.9-cudnn9-devel\n", "RTX 3090, driver 570.86", ["image-driver"]),
         ("FROM pytorch/pytorch:2.8.0-cuda12.9-cudnn9-runtime\n", "RTX 3090, driver 570.86", []),
         ("FROM pytorch/pytorch:2.4.0-cuda12.1-cudnn9-runtime\nRUN pip install torchvision==0.19.0\n", OLD, []),
+        # An environment of its own does not see the torch of the image.
+        ("FROM pytorch/pytorch:2.1.2-cuda12.1-cudnn8-runtime\n", "RTX 5090, driver 570.86", ["image-torch"]),
+        (
+            "FROM pytorch/pytorch:2.1.2-cuda12.1-cudnn8-runtime\nRUN python3 -m venv /v\nENV PATH=/v/bin:$PATH\n"
+            "RUN pip install torch==2.6.0\n",
+            "RTX 5090, driver 570.86",
+            ["build-does-not-run"],
+        ),
+        (
+            "FROM pytorch/pytorch:2.1.2-cuda12.1-cudnn8-runtime\nRUN python3 -m venv --system-site-packages /v\n"
+            "ENV PATH=/v/bin:$PATH\n",
+            "RTX 5090, driver 570.86",
+            ["image-torch"],
+        ),
         ("FROM ubuntu:22.04\nRUN apt-get install -y libnvidia-ml-dev\n", NEW, []),  # a header and a stub
     ],
 )
@@ -88,3 +105,22 @@ def test_another_release_of_the_image_is_offered(catalogue: Catalogue) -> None:
     [finding] = check(NGC, OLD, catalogue).findings
     assert finding.remedies == ("FROM nvcr.io/nvidia/pytorch:25.07-py3",)
     assert not check(f"{finding.remedies[0]}\n", OLD, catalogue).findings
+
+
+def test_what_a_project_of_the_context_requires_is_read(catalogue: Catalogue, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        "[project]\nname = 'own'\nversion = '1'\ndependencies = ['torch==2.6.0']\n"
+        "[project.optional-dependencies]\nui = ['own-tools']\n"
+    )
+    text = f"{PYTHON}COPY . /app\nWORKDIR /app\nRUN pip install .\n"
+    target = "RTX 5090, driver 570.86, linux-x86_64"
+    report = check(text, target, catalogue, tmp_path)
+    [finding] = report.findings
+    assert finding.code == "build-does-not-run" and finding.text.startswith("own requires torch==2.6.0: torch 2.6.0 ")
+    assert finding.remedies[0].startswith("change what own requires, then: pip install torch==")
+    assert not report.unjudged
+    [unknown] = check(text.replace("install .", "install .[ui]"), target, catalogue, tmp_path).unjudged
+    assert unknown.text == "what own-tools depends on is not known"
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'own'\ndynamic = ['version', 'dependencies']\n")
+    [unread] = check(text, target, catalogue, tmp_path).unjudged
+    assert unread.text == ".: what it depends on is not read"

@@ -77,3 +77,12 @@ def test_a_lock_that_is_mounted_is_read(context: Path) -> None:
 def test_a_lock_without_known_packages_is_not_judged(context: Path) -> None:
     (context / "uv.lock").write_text(LOCK.replace("torch", "numpy"))
     assert any("no package" in one.text for one in report(COPIED + "RUN uv sync\n", ADA, context).unjudged)
+
+
+def test_a_lock_is_judged_with_the_libc_of_the_image(context: Path) -> None:
+    # The wheel is for a newer glibc than that of the machine, which the image does not use.
+    (context / "uv.lock").write_text(LOCK.replace("-cp312-linux_x86_64", "-cp312-manylinux_2_35_x86_64"))
+    for image, codes in (("ubuntu:24.04", []), ("ubuntu:20.04", ["platform-wheel"]), ("own/image:1", [])):
+        text = COPIED.replace("python:3.12-slim-bookworm", image) + "RUN uv sync --frozen\n"
+        found = report(text, f"{ADA}, glibc 2.28", context).findings
+        assert [finding.code for finding in found if finding.code == "platform-wheel"] == codes, found

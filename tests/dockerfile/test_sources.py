@@ -138,3 +138,37 @@ def test_what_a_build_needs_is_there_before_it(catalogue: Catalogue, text: str, 
     answer = dockerfile.check_dockerfile(text, (describe_target("H100, driver 580.95.05", catalogue),), catalogue)
     wanted = ("torch-not-installed", "toolkit-missing")
     assert {one.code: one.level for one in answer.findings if one.code in wanted} == codes
+
+
+def test_a_setup_that_names_its_gpus_needs_no_list(catalogue: Catalogue, tmp_path: Path) -> None:
+    flags = "extra_compile_args={'nvcc': ['-gencode', 'arch=compute_70,code=sm_70']}"
+    (tmp_path / "setup.py").write_text(f"setup(ext_modules=[CUDAExtension('a', ['a.cu'], {flags})])")
+    text = "FROM nvidia/cuda:12.6.3-devel-ubuntu24.04\nCOPY . /app\nWORKDIR /app\nRUN python3 setup.py install\n"
+    target = describe_target("RTX 4090, driver 560.35.03", catalogue)
+    report = dockerfile.check_dockerfile(text, (target,), catalogue, tmp_path)
+    assert not report.findings
+    assert [one.text for one in report.unjudged] == ["/app: its setup.py names the GPUs that it is compiled for"]
+
+
+@pytest.mark.parametrize(
+    ("line", "nvcc"),
+    [
+        ("RUN conda install -c nvidia cuda-nvcc=12.4", "12.4"),
+        ("RUN conda install -c nvidia/label/cuda-12.1.0 cuda", "12.1"),
+        ("RUN conda install -c nvidia cuda pytorch-cuda=12.1", "12.1"),
+        ("RUN conda install -c nvidia cuda", None),
+        ("RUN conda install numpy", "12.6"),
+    ],
+)
+def test_the_nvcc_that_conda_brings(catalogue: Catalogue, line: str, nvcc: str | None) -> None:
+    text = f"{CU126}{line}\nRUN TORCH_CUDA_ARCH_LIST=12.0 pip install --no-build-isolation ./ext\n"
+    texts = [finding.text for finding in found(text, "RTX 5090, driver 575.51", catalogue)]
+    assert [one for one in texts if "does not know sm_120" in one] == (
+        [f"TORCH_CUDA_ARCH_LIST=12.0: nvcc {nvcc} does not know sm_120, so the build stops"] if nvcc else []
+    )
+
+
+def test_what_pip_wheel_compiles_is_judged(catalogue: Catalogue) -> None:
+    text = "FROM nvidia/cuda:12.6.3-devel-ubuntu24.04\nRUN TORCH_CUDA_ARCH_LIST=9.0 pip wheel -w /wheels ./ext\n"
+    report = dockerfile.check_dockerfile(text, (describe_target("RTX 4090", catalogue),), catalogue)
+    assert [finding.code for finding in report.findings] == ["arch-list"]
