@@ -41,11 +41,13 @@ class Installed(msgspec.Struct, frozen=True):
         versions: Public versions of its packages, by normalized name.
         torch: Public version of its torch; None if unknown.
         variant: The variant of its torch, ``cu126``; None if unknown.
+        also: Companions that it has in releases that are not known.
     """
 
     versions: Mapping[str, str] = {}
     torch: str | None = None
     variant: str | None = None
+    also: tuple[str, ...] = ()
 
     def has(self, build: Build) -> bool:
         """Whether a build is the torch at hand."""
@@ -81,7 +83,9 @@ def _first(
     exact = {name: SpecifierSet(f"=={versions[name]}") for name in bound}
     loose = {name: SpecifierSet() for name in bound}
     close = {name: SpecifierSet() for name in _CLOSE if name in versions}
-    for companions in (exact, loose, close):
+    also = {name: SpecifierSet() for name in installed.also if name not in versions}
+    ways = [{**also, **ways} for ways in (exact, loose, close)] if also else []
+    for companions in (*ways, exact, loose, close):
         for found in family.pairings({**asked, **companions}):
             build = found[0].build
             if may_run(found[0]) and not installed.has(build) and (variants is None or build.variant in variants):

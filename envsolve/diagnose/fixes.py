@@ -31,7 +31,9 @@ def installed_by(scene: Scene) -> advice.Installed:
     """The environment of a report, as far as advice depends on it."""
     installed, torch = scene.report.installed, scene.torch
     versions = {name: version for name in installed if (version := public(installed, name))}
-    return advice.Installed(versions, torch.version if torch else None, torch.variant if torch else None)
+    members = scene.catalogue.family.items()
+    also = tuple(name for name, one in members if one.programs and scene.mentions(name, *one.programs))
+    return advice.Installed(versions, torch.version if torch else None, torch.variant if torch else None, also)
 
 
 def conda_remedies(scene: Scene) -> tuple[Fix, ...]:

@@ -70,6 +70,8 @@ _MADE = {
     "pixi": 'pixi add "python={0}.*" && ',
     "conda": "",
 }
+#: What the launchers of AUTOMATIC1111 and Forge print: the Python that no activated environment reaches.
+_VENV = re.compile(r"^venv \"([A-Z]:\\[^\"\n]{1,200}\\python\.exe)\"", re.IGNORECASE | re.MULTILINE)
 _REVERTS = {
     "uv": "a pip command lasts only until the next uv sync or uv run",
     "poetry": "a pip command lasts only until the next poetry install",
@@ -134,7 +136,11 @@ def in_project(fix: Fix, project: Project | None, scene: Scene) -> Fix:
 
 def _embedded(command: Command, scene: Scene) -> Command:
     """A pip command for the Python that ComfyUI's portable release brings, which no activated environment reaches."""
-    if command.installer != "pip" or not scene.mentions("python_embeded"):
+    if command.installer != "pip":
+        return command
+    if venv := _VENV.search(scene.report.text):
+        return dataclasses.replace(command, program=(f'"{venv[1]}"', "-m", "pip"))
+    if not scene.mentions("python_embeded"):
         return command
     return dataclasses.replace(command, program=(r".\python_embeded\python.exe", "-s", "-m", "pip"))
 
@@ -215,6 +221,9 @@ def _of_pixi(command: Command, words: Sequence[str], url: str | None, own: Seque
     cuda = next((match[1] for word in words if (match := re.match(r"cuda-version=(\d+)", word))), "12")
     yield from ("[system-requirements]", f'cuda = "{cuda}"', "[dependencies]")
     for word in words:
+        if bound := re.match(r"([\w.-]+)([<>!~].*)", word):
+            yield f'{bound[1]} = "{bound[2]}"'
+            continue
         name, *rest = re.split(r"[= ]+", word, maxsplit=2)
         version = f'version = "{rest[0]}"' if rest and rest[0] else 'version = "*"'
         yield f"{name} = {{ {version}" + (f', build = "{rest[1]}"' if len(rest) > 1 else "") + " }"

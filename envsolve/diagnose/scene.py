@@ -220,7 +220,7 @@ class Scene:
     @property
     def mentions_conda(self) -> bool:
         """Whether the report mentions conda or a tool that installs the same packages."""
-        return self.mentions("conda", "mamba", "pixi")
+        return self.mentions("conda", "mamba", "pixi") and not self.mentions("without conda", "no conda")
 
     @cached_property
     def other_vendor(self) -> VendorRoute | None:

@@ -182,6 +182,7 @@ class FamilyMember(msgspec.Struct, frozen=True):
         agrees_on: What its builds share with torch: the exact ``variant`` (torchvision links torch's CUDA code), the
             CUDA ``major`` (vllm: it links the CUDA runtime), or ``nothing`` (triton: one build serves every variant).
         index: Key of ``indexes.json`` that carries its variants, or ``default``.
+        programs: Words of reports of programs that import it beside torch, lower case.
     """
 
     package: str
@@ -189,6 +190,7 @@ class FamilyMember(msgspec.Struct, frozen=True):
     index: str
     evidence: Evidence
     source: str
+    programs: tuple[str, ...] = ()
 
 
 class PythonRelease(Fact, frozen=True):

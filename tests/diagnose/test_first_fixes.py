@@ -172,6 +172,59 @@ KINDS = {
         "cuda-home-elsewhere",
         r"CUDA_HOME=\$\(dirname",
     ),
+    "a mismatch that DeepSpeed was told to allow": (
+        "torch/csrc/python_headers.h:12:10: fatal error: Python.h: No such file or directory\n[WARNING] DeepSpeed Op "
+        "Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8.Detected "
+        "`DS_SKIP_CUDA_CHECK=1`: Allowing this combination of CUDA, but it may result in unexpected behavior.",
+        "python-headers-missing",
+        "python3.*-dev",
+    ),
+    "a web UI that imports torchvision and xformers": (
+        'venv "D:\\webui-forge\\venv\\Scripts\\Python.exe"\nLaunching Web UI with arguments: --xformers\n'
+        "NVIDIA GeForce RTX 5060 Ti with CUDA capability sm_120 is not compatible with the current PyTorch "
+        "installation.\n"
+        "pytorch version: 2.6.0+cu124",
+        "no-kernel-for-gpu",
+        r'"D:\\webui-forge\\venv\\Scripts\\Python.exe" -m pip install .*torch==\S+ torchvision==\S+ xformers==',
+    ),
+    "a DLL of an extension for another torch": (
+        "The procedure entry point ?_singleton@UndefinedTensorImpl@c10@@0U12@A could not be located in the "
+        "dynamic link "
+        "library D:\\ui\\Lib\\site-packages\\xformers\\_C.pyd.\ntorch 2.8.0+cu128\nxformers 0.0.30",
+        "mixed-flavours",
+        "xformers",
+    ),
+    "numba without conda": (
+        "I use numba without conda.\nnumba.cuda.cudadrv.driver.LinkerError: [222] Call to cuLinkAddData results "
+        "in UNKNOWN_CUDA_ERROR\nptxas "
+        "application ptx input, line 9; fatal   : Unsupported .version 7.4; current version is '7.2'",
+        "ptx-newer-than-driver",
+        "driver 470",
+    ),
+    "pixi's form of a limit": (
+        "$ pixi run python\nOSError: libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent",
+        "library-mismatch",
+        'mkl = "<2024',
+    ),
+    "vllm for NVIDIA beside a torch for AMD": (
+        "AMD Radeon 8050S\nvllm 0.12.0 requires torch==2.9.0, but you have torch 2.10.0.dev20251113+rocm7.1 which is "
+        "incompatible.",
+        "torch-replaced",
+        "pip uninstall -y vllm",
+    ),
+    "memory that ends while GPUs are counted": (
+        "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions "
+        "before calling NumCudaDevices() that might have already set an error? Error 2: out of memory",
+        "driver-needs-reload",
+        "wsl --update",
+    ),
+    "a GPU that no torch of the catalogue has code for": (
+        "Tesla K40m\nPyTorch version: 1.3.1\nCUDA used to build PyTorch: 10.1\nRuntimeError: CUDA error: no "
+        "kernel image is "
+        "available for execution on the device",
+        "no-kernel-for-gpu",
+        "No torch that the catalogue describes",
+    ),
     "the variant that a sentence tells of": (
         "GTX 1080 and PyTorch 2.8.0 + cu129\nCUDA error: no kernel image is available for execution on the device",
         "no-kernel-for-gpu",

@@ -129,11 +129,15 @@ def _for_extension(scene: Scene) -> Iterator[Fix]:
 def _for_unread(scene: Scene) -> Iterator[Fix]:
     """The code of the binary that failed is not known: torch first, if the report is about torch."""
     # If neither the torch nor the GPUs are known, no other torch is known to be better.
-    if scene.torch is not None or (scene.gpus and scene.about_torch):
-        yield from replacements(scene)
+    others = replacements(scene) if scene.torch is not None or (scene.gpus and scene.about_torch) else ()
+    yield from others
     yield from _hide_others(scene, scene.gpus)
-    yield from jetson_remedies(scene)
-    yield from rebuild(scene, scene.gpus)
+    yield from (jetson := jetson_remedies(scene))
+    if scene.torch and scene.gpus and not others and not jetson and extension_named(scene) is None:
+        listed = arch_list(scene.gpus)  # torch itself is the binary, and none is published
+        yield CAUSE.fix("torch-from-source", gpus=gpu_names(scene.gpus), list=listed)
+    else:
+        yield from rebuild(scene, scene.gpus)
 
 
 def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Fix, ...]:

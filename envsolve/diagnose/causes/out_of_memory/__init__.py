@@ -31,7 +31,7 @@ _AMOUNT = re.compile(r"[Tt]ried to allocate ([\d.]+ ?\w+)")
 def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     """Which memory ran out."""
     match = CAUSE.first(scene, *_FIXES)
-    if match is None:
+    if match is None or scene.first("count-memory"):  # before any tensor: see driver-needs-reload
         return
     role = match.signature.role
     if role == "build" and not scene.mentions(*_COMPILING):

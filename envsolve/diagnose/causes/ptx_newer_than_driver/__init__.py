@@ -92,7 +92,8 @@ def _older_package(scene: Scene, have: str | None) -> Iterator[Fix]:
         yield CAUSE.fix("cudatoolkit", cuda=have)
     elif have and ("numba" in scene.report.installed or scene.mentions("numba.cuda", "numba-cuda")):
         ways = ["numba-wheels", "numba"] if not scene.mentions_conda else ["numba"]
-        for name in ways if CudaVersion.parse(have).major >= 12 else ["numba-cudatoolkit"]:
+        old = ["numba-cudatoolkit"] if scene.mentions_conda or not scene.mentions("without conda") else []
+        for name in ways if CudaVersion.parse(have).major >= 12 else old:
             yield CAUSE.fix(name, cuda=have)
 
 

@@ -57,6 +57,12 @@ def from_report(scene: Scene) -> Iterator[Finding]:
             by="",
             both=CAUSE.words("both"),
         )
+    elif conflict and wanted and re.search(r"\+(?:rocm|xpu)", conflict.groups["have"]):
+        # The build for another vendor's GPU was chosen; what pins the CUDA build has to go.
+        package = conflict.groups["package"]
+        fixes = [CAUSE.fix("vendor-package", package=package, have=conflict.groups["have"])]
+        named = {"package": package, "have": conflict.groups["have"]}
+        yield CAUSE.finding("vendor", Grounds.STATED, evidence, fixes, _OF_A_SWAP, **named)
     elif conflict and wanted:
         yield _replaced(scene, Grounds.SUGGESTED, wanted[1], conflict.groups["have"], evidence, explains=())
 
@@ -83,7 +89,7 @@ def _replaced(
     explains: Sequence[str] = _OF_A_SWAP,
 ) -> Finding:
     culprit = _culprit(scene)
-    by, two = CAUSE.words("by", culprit=culprit) if culprit else "", CAUSE.words("both") if both else ""
+    by, two = f" {CAUSE.words('by', culprit=culprit)}" if culprit else "", CAUSE.words("both") if both else ""
     fixes = _reinstalled(scene, old)
     return CAUSE.finding("replaced", grounds, evidence, fixes, explains, old=old, new=new, by=by, both=two)
 
