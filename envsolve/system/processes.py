@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from envsolve.errors import InterruptedBySignalError, interrupt_once
+from envsolve.errors import EnvsolveError, InterruptedBySignalError, interrupt_once
 
 TIME_LIMIT = 5.0
 """Seconds after which a program that was asked a question is killed and counts as silent."""
@@ -332,6 +332,14 @@ def signals_raised(*others: signal.Signals, hint: str | None = None) -> Iterator
     try:
         with _handled_by(interrupt, heeded):
             yield
+    except EnvsolveError:
+        raise
+    except Exception as error:
+        # Libraries make errors of their own of what is raised within them: `inspect` makes any a TypeError, and
+        # ClusterShell calls it for each event.
+        if heeded and _arrived:
+            raise InterruptedBySignalError(_arrived[0], hint=hint) from error
+        raise
     finally:
         if heeded:
             _arrived.clear()

@@ -102,3 +102,14 @@ def test_handlers_of_the_caller_stay(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(came) == 2
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_signal_is_told_whatever_a_library_makes_of_it() -> None:
+    with pytest.raises(InterruptedBySignalError) as told, signals_raised(signal.SIGINT):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except Exception as error:
+            raise TypeError("unsupported callable") from error
+    assert told.value.exit_code == 128 + signal.SIGTERM
+    with pytest.raises(TypeError), signals_raised():
+        raise TypeError("its own")

@@ -25,11 +25,10 @@ def command(directory: Path, does: str, nodes: str) -> list[str]:
     return [sys.executable, "-m", "envsolve", *words, "--python", str(python)]
 
 
-def start(words: list[str]) -> subprocess.Popen[bytes]:
+def start(words: list[str], said: Path) -> subprocess.Popen[bytes]:
     """Start a command that heeds Ctrl-C, which jobs in the background of a shell ignore, and their children."""
-    return subprocess.Popen(
-        words, stderr=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
-    )
+    with said.open("wb") as file:
+        return subprocess.Popen(words, stderr=file, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
 
 def processes(text: str) -> int:
@@ -53,16 +52,17 @@ def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_runs_on_after_the_command_has_ended(tmp_path: Path, number: signal.Signals) -> None:
     # Of many nodes most of the time goes to forks, in which Python swallows what a signal raises.
-    running = start(command(tmp_path, f"cat > /dev/null; (sleep 600; : {tmp_path}) & wait", "gpu[1-40]"))
+    does = f"cat > /dev/null; (sleep 600; : {tmp_path}) & wait"
+    running = start(command(tmp_path, does, "gpu[1-40]"), tmp_path / "said")
     wait_for(lambda: processes(f"{tmp_path}/python -") >= 3)
     running.send_signal(number)
-    assert running.wait(timeout=120) in (130, 143, -9)
-    wait_for(lambda: processes(str(tmp_path)) == 0, 30)
+    assert running.wait(timeout=120) in (130, 143, -9), (tmp_path / "said").read_text()
+    wait_for(lambda: processes(str(tmp_path)) == 0)
 
 
 def test_a_command_that_ignores_the_end_is_killed(tmp_path: Path) -> None:
     does = "cat > /dev/null; trap '' TERM; while :; do sleep 0.2; done"
-    running = start(command(tmp_path, does, "gpu1"))
+    running = start(command(tmp_path, does, "gpu1"), tmp_path / "said")
     wait_for(lambda: processes(f"{tmp_path}/python -") >= 1)
     running.send_signal(signal.SIGINT)
     running.wait(timeout=120)
