@@ -137,7 +137,8 @@ def _fewer_machines(family: Family, limits: Limits) -> Iterator[Fix]:
     if len(family.machines) > 1 and family.needs_torch(limits.asked):
         for binding in Fleet(family, limits).bindings(lambda _: True):
             yield Fix(
-                f"plan for {binding.held} apart (--allow-groups)", unlocks=f"{binding.torch.label} on {binding.others}"
+                f"plan separately for {binding.held} (--allow-groups)",
+                unlocks=f"{binding.torch.label} on {binding.others}",
             )
 
 

@@ -37,7 +37,7 @@ def explain_unpublished(name: str, family: Family, limits: Limits) -> Conflict:
     specifier = limits.asked[name]
     options = family.judged(name)
     versions = sorted({Version(option.version.public) for option in options})
-    asked = ConflictFact(f"{name}{specifier} was asked for")
+    asked = ConflictFact(f"{name}{specifier} was requested")
     before = f" from before {family.exclude_newer.partition('T')[0]}" if family.exclude_newer else ""
     if not versions:
         fact = ConflictFact(f"no build of {name} is known{before}")

@@ -125,7 +125,7 @@ def relaxations(
 
 
 def without_one(needs: Sequence[Need], core: Sequence[Need], trials: Trials) -> Iterator[Fix]:
-    """Requirements of a core without each of which the rest has an answer."""
+    """The requirements of a core that the conflict needs: without any one of them, the rest can be solved."""
     names = [*map(_name, core)]
     for name in dict.fromkeys(names):
         # Of several requirements on one package, as jax[cuda12] and jax[cuda13], one may go.

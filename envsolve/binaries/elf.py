@@ -295,7 +295,7 @@ class Symbols:
         return self._count()
 
     def _count(self) -> int:
-        """How many symbols there are, for a hash table that names none that are given."""
+        """The number of symbols, for a hash table that lists none of the exported ones."""
         table = self._at(_HASH)
         if table is not None:
             (count,) = struct.unpack_from("<I", self._data, table + 4)

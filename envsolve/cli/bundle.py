@@ -26,8 +26,8 @@ def command(
     """Download a plan for a machine without a network.
 
     Writes every file of the plan, checked by its hash, and an installer that needs only Python. Lists what the packages
-    still download or compile when they are first used. An interrupted bundle goes on where it ended if you run the
-    command again.
+    still download or compile when they are first used. If you run the command again after an interruption,
+    it continues where it stopped.
     """
     if not is_folder(output.absolute().parent):
         raise UsageError(f"there is no directory {output.parent}", hint="make it, or name another place after -o")

@@ -53,9 +53,9 @@ def command(
 ) -> None:
     """Name what is wrong, and what to do.
 
-    Reads machine, versions and errors from a text, and the files of an environment (nothing of it is run without
-    --run), and compares them with the catalogue. Options override the text. This host counts only if an environment
-    is named, since reports come from other machines.
+    Reads machine, versions and errors from a text, and the files of an environment (nothing in it is run
+    without --run), and compares them with the catalogue. Options override the text. This host counts only if an
+    environment is named, since reports come from other machines.
     """
     prefix = _environment(prefix, python)
     given = _only(file, log)

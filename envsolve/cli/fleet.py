@@ -33,7 +33,12 @@ class Reach(NamedTuple):
     slurm: Annotated[bool, option("--slurm", help="Run one job of Slurm on each node.")] = False
     partition: Annotated[str | None, option("--partition", metavar="NAME", help="Only nodes of this partition.")] = None
     nodes: Annotated[
-        str | None, option("--nodes", metavar="SET", help="Only these nodes: 'gpu[01-64]'; with --from, expect them.")
+        str | None,
+        option(
+            "--nodes",
+            metavar="SET",
+            help="Only these nodes: 'gpu[01-64]'. With --from, the nodes that should be there.",
+        ),
     ] = None
     ssh: Annotated[
         str | None, option("--ssh", metavar="SET", help="Reach these nodes with ClusterShell: 'gpu[01-64]', '@gpu'.")
@@ -174,7 +179,7 @@ def plan(
     form: Form = None,
     output: OutputFile = None,
 ) -> None:
-    """Make the fewest plans that serve all nodes.
+    """Make the fewest plans that fit all nodes.
 
     Writes a lock for each plan into the fleet's directory, and shows which class gets which plan, what jobs must ask
     for, and what a driver upgrade would save. Without --python it uses the newest Python that all nodes have. Exit

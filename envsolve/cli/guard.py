@@ -34,8 +34,8 @@ def command(
         list[str] | None,
         argument(metavar="-- COMMAND", help="An installer's own command: pip install X, uv pip install X."),
     ] = None,
-    force: Annotated[bool, option("--force", help="Run the command whatever it would do.")] = False,
-    dry_run: Annotated[bool, option("--dry-run", help="Only say what it would do.")] = False,
+    force: Annotated[bool, option("--force", help="Run the command even if it would harm torch.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Only print what it would do.")] = False,
     run: Annotated[
         bool, option("--run", help="With --dry-run: let pip or uv run code of packages that have no wheel.")
     ] = False,
@@ -73,7 +73,7 @@ def command(
     except EnvsolveError as error:
         if not force or isinstance(error, UsageError):
             raise
-        remark(f"{error.message}\nrun all the same, as --force says")
+        remark(f"{error.message}\nrun anyway, because of --force")
         found = None
     if dry_run:
         deliver_as(form, found, lambda: _words(found), output)
@@ -83,7 +83,7 @@ def command(
 
         remark(describe(found, text_width(sys.stderr)))
         if found.refused and not force:
-            raise RefusedError("not run, since it would harm torch", hint="use one of the ways above, or --force")
+            raise RefusedError("not run, because it would harm torch", hint="use one of the ways above, or --force")
     _run(words)
 
 
@@ -96,7 +96,9 @@ def _words(found: Preview | None) -> str:
 def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | None) -> None:
     """Write the constraints, or remove them."""
     if words or (write and remove):
-        raise UsageError("--write and --remove take no command, and not each other", hint="give only one of them")
+        raise UsageError(
+            "--write and --remove cannot be combined with each other or with a command", hint="give only one of them"
+        )
     place = prefix or active_environment("no environment to change", "name it with --prefix DIR")
     done = envsolve.guard(place) if write else envsolve.unguard(place)
     for file in done.files:

@@ -135,7 +135,9 @@ def _is_file_to_be(path: Path | None) -> bool:
 def _expect_writable(path: Path | None, name: str) -> None:
     """Not only when the checks have run: their report would be lost."""
     if path and _is_file_to_be(path) and not os.access(real_path(path).parent, os.W_OK):
-        raise UsageError(f"{real_path(path).parent} may not be written to", hint=f"name a file elsewhere after {name}")
+        raise UsageError(
+            f"{real_path(path).parent} may not be written to", hint=f"name a file in another directory after {name}"
+        )
 
 
 def _refuse_overwriting(written: Mapping[str, Path | None], read: Mapping[str, Path | None], form: str | None) -> None:

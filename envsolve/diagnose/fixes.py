@@ -219,7 +219,7 @@ def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
 
 
 def companions_for_torch(scene: Scene, packages: Sequence[str], *, from_default: bool = False) -> Fix | None:
-    """The best builds of companions for the torch at hand, which stays unchanged; None if one has none.
+    """The best builds of companions for the installed torch, which stays unchanged; None if one has none.
 
     Args:
         scene: With the torch.
@@ -243,7 +243,7 @@ def _alone(command: Command) -> Command:
 
 
 def companions(scene: Scene, asked: Mapping[str, SpecifierSet], *, from_default: bool = False) -> tuple[Option, ...]:
-    """The best builds of companions for the torch at hand; empty if one of them has none.
+    """The best builds of companions for the installed torch; empty if one of them has none.
 
     Args:
         scene: With the torch.

@@ -50,7 +50,7 @@ def arch_list(gpus: Sequence[Gpu]) -> str:
 
 
 def archs_for(scene: Scene, gpus: Sequence[Gpu]) -> str:
-    """The same, in the entries that the torch at hand and its nvcc know (rule 10)."""
+    """The same, as entries that the installed torch and its nvcc know (rule 10)."""
     build = scene.torch.build if scene.torch else None
     if build is None or build.cuda is None:
         return arch_list(gpus)

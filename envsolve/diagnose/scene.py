@@ -364,7 +364,7 @@ class Scene:
 
 
 def scene_of(report: ReportFacts, others: Sequence[Machine], catalogue: Catalogue) -> Scene:
-    """Prepare a report for the weighing.
+    """Complete a report with the catalogue's facts, for the causes to judge.
 
     Args:
         report: What was read.

@@ -46,7 +46,7 @@ def ptxas_remedy(scene: Scene, cuda: str, variable: str) -> Fix | None:
 
 
 def gcc_range(scene: Scene) -> GccRange | None:
-    """The gcc majors that compile extensions for the torch at hand; None if its build is not known."""
+    """The gcc majors that compile extensions for the installed torch; None if its build is not known."""
     build = scene.torch.build if scene.torch else None
     return gcc_for(build, CompilerFacts.of(scene.catalogue)) if build is not None and build.cuda is not None else None
 

@@ -32,12 +32,13 @@ _CUDA = ("pytorch-cuda", "cudatoolkit", "cuda-version")
 class CondaInstall:
     """One ``conda install``, or an environment that is made from a file.
 
-    Attributes:
-        command: The command.
-        specs: What it names.
-        channels: Where it looks, the preferred first; empty if only in the channels that conda is configured for.
-        pip: The lines that pip installs on top.
-        missing: A file that is not in the build context, or cannot be read.
+        Attributes:
+            command: The command.
+            specs: What it
+    names.
+            channels: Where it looks, the preferred first; empty if only in the channels that conda is configured for.
+            pip: The lines that pip installs on top.
+            missing: A file that is not in the build context, or cannot be read.
     """
 
     command: Command

@@ -41,7 +41,7 @@ def tag(stage: Stage, asked: Asked) -> Iterator[Finding]:
     if image.retired:
         # Retired toolkit images are deleted. Docker's official images of Python stay, but are not built any more.
         is_python = name.repository == "python"
-        what = "it gets no more fixes" if is_python else "its publisher deletes such tags in time"
+        what = "it gets no more fixes" if is_python else "its publisher deletes such tags after some time"
         alike = (other for other in kept if other.distribution == image.distribution)
         remedies = ("take a Python that is maintained",) if is_python else _nearest(name.tag, alike)
         text = f"{name.repository}:{name.tag} is retired: {what}"

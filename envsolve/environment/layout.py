@@ -70,7 +70,7 @@ def read_layout(prefix: Path, environ: Mapping[str, str]) -> Layout:
     )
     if not any(site.origin == "environment" for site in layout.sites) and not is_environment(prefix):
         raise UsageError(
-            f"{prefix} holds no Python environment",
+            f"{prefix} is not a Python environment",
             hint="name the root directory of one: it has pyvenv.cfg, conda-meta or a lib/python3.* directory",
         )
     return layout
@@ -290,7 +290,7 @@ def _what_is_wrong(prefix: Path, candidates: list[Path]) -> str:
         return f"{prefix} is a conda environment without Python"
     if (prefix / "pyvenv.cfg").is_file():
         return f"{prefix} is a half-made virtual environment: it has no Python"
-    return f"{prefix} holds no Python environment"
+    return f"{prefix} is not a Python environment"
 
 
 # Finding the environments of a machine.

@@ -207,7 +207,7 @@ def read_file(path: Path, record: type[Record]) -> CatalogueFile[Record]:
     except (OSError, msgspec.MsgspecError) as error:
         raise EnvsolveError(
             f"the catalogue file {path.name} cannot be read: {_said(error)}",
-            hint=f"bring {path} back as it was, or reinstall envsolve",
+            hint=f"restore {path}, or reinstall envsolve",
         ) from error
 
 

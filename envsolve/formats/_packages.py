@@ -123,11 +123,11 @@ def _lack_of_reference(package: PlannedPackage) -> EnvsolveError | None:
     if package.evidence is not None:
         return UsageError(
             f"{package.name} {package.version} is on no index, and no public list has the sha256 of {package.url}",
-            hint=f"--format uv (or pip) gives commands that need none; for a lock ask for "
-            f"'{package.name} @ {package.url}#sha256=DIGEST', with the digest of: curl -sL ADDRESS | sha256sum",
+            hint=f"--format uv (or pip) gives commands that need none; for a lock, request "
+            f"'{package.name} @ {package.url}#sha256=DIGEST', with the digest of: curl -sL URL | sha256sum",
         )
     return UsageError(
-        f"{package.name} is asked for by the URL {package.url}, without a hash",
+        f"{package.name} is requested by the URL {package.url}, without a hash",
         hint="append #sha256=DIGEST to the URL, or use the format pip or uv",
     )
 
@@ -152,7 +152,7 @@ def is_tree(package: PlannedPackage) -> bool:
 
 
 def is_direct(package: PlannedPackage) -> bool:
-    """Whether it was asked for by URL, so that no index is asked."""
+    """Whether it was requested by URL, so that no index is used."""
     return package.url is not None and not package.index
 
 

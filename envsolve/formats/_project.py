@@ -113,7 +113,7 @@ def pin_lines(name: str, parts: Sequence[Part]) -> Iterator[str]:
 
 
 def with_pin(old: Requirement, line: str) -> str:
-    """A pin with the extras and the marker of the requirement that it replaces, in that one's spelling."""
+    """A pin with the extras, the marker and the spelling of the requirement that it replaces."""
     new = Requirement(line)
     new.name, new.extras = old.name, old.extras
     if new.marker is None:

@@ -262,7 +262,7 @@ def _check_system(plan: Plan) -> None:
         )
     for platform in platforms:
         if platform.os == "windows":
-            raise UsageError("containers that use NVIDIA GPUs are Linux", hint="plan for --platform linux-x86_64")
+            raise UsageError("only Linux containers can use NVIDIA GPUs", hint="plan for --platform linux-x86_64")
         if platform.jetson:
             raise UsageError(
                 "a container on a Jetson needs the libraries of its own L4T release",
@@ -303,7 +303,7 @@ def _base(plan: Plan, arch: str, libc: str | None, catalogue: Catalogue) -> tupl
         if toolkit and gcc is not None and (toolchain.gcc_min or 0) <= gcc <= (toolchain.gcc_max or gcc):
             return base, _compiling(plan, toolchain, toolkit)
     raise UsageError(
-        f"no images are known that bring nvcc {toolchain.nvcc}, {toolchain.host_compilers} and Python {plan.python}",
+        f"no known image has nvcc {toolchain.nvcc}, {toolchain.host_compilers} and Python {plan.python}",
         hint="choose another CUDA variant (--cuda), or versions that have wheels",
     )
 

@@ -89,7 +89,7 @@ def no_toolkit(building: Building, machine: Machine | None, other_way: str | Non
     wanted, what = building.nvcc, ", ".join(building.packages)
     if wanted is None:
         return UsageError(
-            f"{what} is compiled from source, and no nvcc is known that serves here",
+            f"{what} is compiled from source, and no known nvcc can compile it for this machine",
             hint="plan for a machine whose driver and GPUs are known: --target, --machine",
         )
     toolkits = [t for t in (machine.toolkits if machine else None) or () if t.nvcc and t.path and t.version]

@@ -36,7 +36,7 @@ class Order:
     """An environment to make.
 
     Attributes:
-        channels: Addresses of the channels that have the packages.
+        channels: URLs of the channels that have the packages.
         subdir: The packages' subdir.
         environment: Where it is made.
         prefix: Its final directory: the path that its files are to contain.
@@ -101,7 +101,7 @@ def _record(package: Package, records: Mapping[str, Any]) -> Any:
 
 def _reporter(lib: Any, count: int) -> Any:
     class Reporter(lib.InstallerReporter):  # type: ignore[misc]
-        """Says each package that is linked."""
+        """Reports each package that is linked."""
 
         linked = 0
 

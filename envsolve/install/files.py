@@ -77,7 +77,7 @@ def reference(name: str, tree: Tree) -> tuple[str, Mapping[str, str]]:
     if tree.folder is None:
         return quote(address, safe="%/:=&?~+!,;'@()*[]#"), {"git": tree.commit or ""}
     if not is_folder(Path(tree.folder)):
-        raise UsageError(f"{name} is built from the directory {tree.folder}, which is not there", hint="plan again")
+        raise UsageError(f"{name} is built from the directory {tree.folder}, which does not exist", hint="plan again")
     return address, {"sha256": source_digest(Path(tree.folder))}
 
 

@@ -258,7 +258,7 @@ def _attempt(
     if not absent:
         return None
     return DamagedFilesError(
-        f"{title} ended well, yet these packages are not there as their files list them: {', '.join(absent)}",
+        f"{title} ended well, yet these packages are not complete by their own lists of files: {', '.join(absent)}",
         hint=f"their files may be damaged at their source; a setting of {manager.name} may have sent them elsewhere",
     )
 

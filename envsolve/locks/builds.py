@@ -1,4 +1,4 @@
-"""The builds of the catalogue that a locked package is: by its file, or by its hash, version, index and system."""
+"""The catalogue's builds that a locked package may be, found by its file, or by its hash, version, index and system."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def yaml_table(path: Path, kind: str = "environment.yml") -> dict[str, Any]:
         yaml = importlib.import_module("ruamel.yaml")
     except ImportError as error:
         hint = "install it beside envsolve: pip install 'envsolve[conda]'"
-        raise UsageError(f"{path} is read with ruamel.yaml, which is not there ({error})", hint=hint) from error
+        raise UsageError(f"{path} is read with ruamel.yaml, which is not installed ({error})", hint=hint) from error
     try:
         text = read_regular(path).decode("utf-8-sig")
         if depth(text) > YAML_DEPTH:

@@ -19,8 +19,8 @@ class Layer(msgspec.Struct, frozen=True):
 
     Attributes:
         place: For messages: a path, or ``environment``.
-        default: Address of the default index.
-        extras: Addresses of further indexes, in order.
+        default: URL of the default index.
+        extras: URLs of further indexes, in order.
         links: URLs and paths of ``--find-links``, in order.
         values: Other settings by pip's option name (``cert``, ``timeout``, ``proxy``, ...).
     """

@@ -172,7 +172,7 @@ def normalised(name: str) -> NormalizedName:
     try:
         return canonicalize_name(name, validate=True)
     except InvalidName:
-        raise UsageError(f"{name!r} is no project name") from None
+        raise UsageError(f"{name!r} is not the name of a project") from None
 
 
 _ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz")

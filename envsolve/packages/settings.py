@@ -217,7 +217,7 @@ def _checked(url: str, place: str) -> str:
             hint=f"correct it where it is set ({place}), or leave it out",
         )
     if address.startswith("file:") and not local_path(address).is_dir():
-        raise UsageError(f"the local index {address} is not there", hint=f"correct it where it is set ({place})")
+        raise UsageError(f"the local index {address} does not exist", hint=f"correct it where it is set ({place})")
     return url
 
 

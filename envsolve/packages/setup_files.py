@@ -275,7 +275,7 @@ class _Script:
         return True
 
     def _forget(self, statement: ast.stmt) -> None:
-        """Take what a statement of another kind may change, as in an ``if``, for unknown."""
+        """Mark as unknown what a statement of another kind may change, such as an ``if``."""
         for node in ast.walk(statement):
             if isinstance(node, ast.Call) and _called(node) == "setup":
                 self.keywords = dict.fromkeys([*(name for name, _ in self._arguments(node)), "install_requires"])

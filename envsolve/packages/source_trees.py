@@ -82,7 +82,7 @@ class Read(msgspec.Struct, frozen=True):
     metadata: CoreMetadata
 
 
-# Addresses of source trees: ``git+https://host/repository@revision#subdirectory=folder``, ``file:///folder``. Pure.
+# URLs of source trees: ``git+https://host/repository@revision#subdirectory=folder``, ``file:///folder``. Pure.
 
 
 _OTHER_KINDS = ("hg+", "svn+", "bzr+")

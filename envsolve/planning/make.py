@@ -280,7 +280,7 @@ def _with_hidden_gpus(
         if bare and (machine.driver is not None or needing):
             what = f"{' and '.join(needing)} only runs on a GPU" if needing else "the machine has a GPU driver"
             hint = "name the GPU: --target 'H100, driver 580'; --cuda cpu plans without one"
-            warnings.append(PlanWarning("gpu-hidden", f"{what}, and no GPU is in sight", hint))
+            warnings.append(PlanWarning("gpu-hidden", f"{what}, and no GPU was found", hint))
             machine = structs.replace(machine, gpus=None, accelerators=None)
         found.append(machine)
     return tuple(found), tuple(dict.fromkeys(warnings))

@@ -122,7 +122,7 @@ def assemblers(
             continue
         given = _given(release, replaced, toolkit, packages)
         if all(_serves(given, replaced, card, facts) for card in cards):
-            origin = f"Triton {triton}, whose own ptxas does not serve every GPU"
+            origin = f"Triton {triton}, whose own ptxas does not support every GPU"
             filled = (Requirement(line.format(cuda=toolkit.version)) for line in packages.ptxas_packages)
             yield Assembler(
                 given,

@@ -184,7 +184,7 @@ def about_torch(solution: Solution, family: Family) -> Iterator[PlanWarning]:
 def _torch_with_triton(family: Family) -> str | None:
     """Another torch, if a requirement keeps the solver from one whose Triton works."""
     best = next((o for o in family.options("torch") if o.verdict.level.usable and o.verdict.triton), None)
-    return f"{best.label} has a Triton that works here: relax what was asked for" if best else None
+    return f"{best.label} has a Triton that works here: relax what was requested" if best else None
 
 
 def _own_ptxas_serves(option: Option, family: Family) -> bool:
@@ -209,7 +209,7 @@ def _held_back(option: Option, family: Family) -> Iterator[PlanWarning]:
             text = f"torch {other.build.version} [{other.build.variant}] also runs here, but {why}"
             pin = triton_pin(other.build) or ""
             others = assemblers(pin, family.machines, family.facts, family.catalogue.compilers)
-            how = "with a ptxas out of another package" if next(others, None) else "without Triton"
+            how = "with a ptxas from another package" if next(others, None) else "without Triton"
             yield PlanWarning("newer-torch-held-back", text, f"ask for torch=={other.build.version} to take it {how}")
             return
 

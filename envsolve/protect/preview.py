@@ -207,7 +207,7 @@ def _requested(command: Command) -> frozenset[str] | None:
 def _keeping(
     command: Command, unasked: Sequence[str], outcome: _Outcome, attempt: _Attempt
 ) -> tuple[str | None, str | None]:
-    """The same command with pins on what it would replace, and with the builds of companions for the torch at hand.
+    """The same command with pins on what it would replace, and with the builds of companions for the installed torch.
 
     Returns:
         The command, if its dry run finds a solution with nothing wrong in it; and one whose index cannot be reached.
@@ -230,7 +230,7 @@ def _keeping(
 
 
 def _with_companions(command: Command, found: _Outcome) -> Command | None:
-    """The command with the builds of its companions for the torch at hand, and their index; None if there are none.
+    """The command with the builds of its companions for the installed torch, and their index; None if there are none.
 
     Installers look at versions only: with a CPU torch they take a torchvision for CUDA from the default index.
     """
@@ -368,7 +368,7 @@ def describe(found: Preview, width: int = WIDTH) -> str:
 def _instead(found: Preview, width: int) -> Iterator[str]:
     """Alternatives to a command that is refused."""
     if found.keeps:
-        yield f"  This {'leaves them as they are' if found.unasked else 'installs the builds for the torch at hand'}:"
+        yield f"  This {'leaves them as they are' if found.unasked else 'installs the builds for the installed torch'}:"
         yield f"      {found.keeps}"
     if found.untried:
         yield from wrapped("This should work, but its index cannot be reached from here, so it was not tried:", width)

@@ -241,7 +241,9 @@ def about_borrowed(chosen: Mapping[str, Chosen], family: Family) -> Iterator[Pla
             lacking.setdefault(needed, []).append(build)
         if build.torch_cuda and "torch" not in chosen:
             text = f"{build.package} {build.version} imports torch and does not require it"
-            yield PlanWarning("torch-not-required", text, "add torch to the requirements, unless it is there already")
+            yield PlanWarning(
+                "torch-not-required", text, "add torch to the requirements, unless it is installed already"
+            )
     for major, some in lacking.items():
         names = " and ".join(f"{build.package} {build.version}" for build in some)
         text = f"nothing in the plan brings the libraries of CUDA {major}, which {names} needs"

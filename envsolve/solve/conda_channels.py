@@ -62,7 +62,7 @@ def rattler() -> Any:
         return importlib.import_module("rattler")
     except ImportError as error:
         raise UsageError(
-            f"conda packages are solved and installed with py-rattler, which is not there ({error})",
+            f"conda packages are solved and installed with py-rattler, which is not installed ({error})",
             hint=f"install it beside envsolve: {_INSTALL}",
         ) from error
 
@@ -228,7 +228,7 @@ class Channels:
         try:
             return self._rattler.MatchSpec(str(spec), strict=False)
         except Exception as error:
-            raise UsageError(f"{spec.origin}: {str(spec)!r} is no match spec: {error}") from error
+            raise UsageError(f"{spec.origin}: {str(spec)!r} is not a match spec: {error}") from error
 
     def _ask(self, question: Coroutine[Any, Any, Answer], names: Sequence[str]) -> Answer:
         """The answer of the channels named; rattler's failures are raised as ours."""
@@ -241,7 +241,7 @@ class Channels:
             told = without_secrets(" and ".join(names))
             if self._offline:
                 hint = "run once without --offline; what it fetches stays in the cache"
-                raise IndexUnavailableError(f"the cache does not hold the index of {told}", hint=hint) from error
+                raise IndexUnavailableError(f"the cache has no index of {told}", hint=hint) from error
             text = f"the conda channel {told} could not be read: {_first_cause(error)}"
             hint = "check the network and proxy settings, or name a mirror: --channel https://..."
             raise IndexUnavailableError(text, hint=hint) from error

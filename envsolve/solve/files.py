@@ -64,7 +64,7 @@ class FamilyFiles:
         self._python = python
 
     def index_of(self, build: Build) -> str | None:
-        """Address of the build's index; None for the default one."""
+        """URL of the build's index; None for the default one."""
         place = self._catalogue.indexes.get(build.index)
         # What goes with any variant stands where the CPU builds do: see Family.
         return place.url.format(variant="cpu" if build.variant == ANY else build.variant) if place else None

@@ -62,7 +62,7 @@ def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
     yield from _of_accelerators(family, "a machine has" if several else "the machine has", have)
     for name, specifier in sorted(limits.asked.items(), key=lambda pair: pair[0] == "torch"):
         if str(specifier) or name != "torch":
-            yield Limit("asked", name, f"{name}{specifier} was asked for")
+            yield Limit("asked", name, f"{name}{specifier} was requested")
 
 
 def _of_accelerators(family: Family, one_has: str, all_have: str) -> Iterator[Limit]:
@@ -280,7 +280,7 @@ def about_binding(solution: Solution, family: Family, limits: Limits) -> Iterato
         return
     for binding in fleet.bindings(lambda other: _gain(chosen, other) is not None):
         text = f"without {binding.held}, {_gain(chosen, binding.torch)} would run on {binding.others}"
-        yield PlanWarning("machine-binds", text, "plan for it apart from the others")
+        yield PlanWarning("machine-binds", text, "plan for it separately")
 
 
 def about_companions(solution: Solution, family: Family, limits: Limits) -> Iterator[PlanWarning]:

@@ -17,7 +17,7 @@ class PlannedPackage(msgspec.Struct, frozen=True):
     Attributes:
         version: Full version, with the local part where the file has one (``2.14.1+cu126``).
         variant: Accelerator variant of the code inside, None for packages without one.
-        index: Address of the index that serves it; None for a direct reference.
+        index: URL of the index that serves it; None for a direct reference.
         filename: Wheel or sdist file name.
         url: Where the file is; None if only the catalogue knows of it and no index was reached.
         hashes: Algorithm to hex digest; empty if unknown.

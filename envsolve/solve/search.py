@@ -156,7 +156,10 @@ def _is_whole(provider: Provider, state: State[AnyNeed, AnyCandidate, str], root
 
 
 class _Search(Resolution[AnyNeed, AnyCandidate, str]):
-    """Where a later resolvelib names these methods otherwise, its own are in force again: slower, the same answers."""
+    """resolvelib's search with faster methods.
+
+    If a later resolvelib renames them, its own run again: slower, with the same answers.
+    """
 
     def __init__(
         self, provider: Provider, first: Counter[str], allowed: int, roots: Sequence[AnyNeed], *, may_forget: bool

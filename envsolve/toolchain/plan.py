@@ -212,7 +212,7 @@ def _about_compiling(toolchain: Toolchain) -> Iterator[PlanWarning]:
     later = [name for name in toolchain.compiles_at_use if name not in toolchain.compiles]
     if later:
         text = f"{', '.join(later)} compiles CUDA code at its first use; that takes {', '.join(parts)} where it runs"
-        yield PlanWarning("compiles-at-use", text, "a g++ within these limits must be there, too")
+        yield PlanWarning("compiles-at-use", text, "a g++ within these limits is also required")
 
 
 def _about_limits(cuda: str | None, knows: Reason, listed: Reason | None) -> Iterator[PlanWarning]:

@@ -107,7 +107,7 @@ def _from_plan(path: Path, catalogue: Catalogue) -> Expected:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}", hint=_HINT) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is no plan: {error}", hint=_HINT) from error
+        raise UsageError(f"{path} is not a plan: {error}", hint=_HINT) from error
     if plan.status == "impossible":
         raise UsageError(f"the plan {path} is impossible: it expects nothing", hint=_HINT)
     versions = {package.name: (package.version,) for package in plan.packages}

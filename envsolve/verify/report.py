@@ -340,7 +340,7 @@ def _check_lines(check: Check, report: Report) -> list[str]:
 
 
 def writable(text: str) -> str:
-    """A text that is UTF-8: a path that is not has its bytes as escapes."""
+    """The text as valid UTF-8: bytes of a path that are not UTF-8 become escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -185,7 +185,7 @@ def _run(target: Target, steps: Sequence[Step], at_once: int) -> list[_Ended]:
     if at_once > 1 and len(steps) > 1:
         for number, start in enumerate(starts):
             if (beside := ended[number][0]).status == "fail":
-                phase(f"running {beside.name} again, alone")
+                phase(f"running {beside.name} again on its own")
                 ((_, ran),) = run_together([start], 1)
                 alone, devices = _ended(target, steps[number], ran)
                 ended[number] = _noted(alone, beside), devices

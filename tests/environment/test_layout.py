@@ -74,7 +74,7 @@ def not_executable(prefix: Path) -> None:
     [
         (missing, "does not exist"),
         (a_file, "is not a directory"),
-        (empty, "holds no Python environment"),
+        (empty, "is not a Python environment"),
         (half_made, "half-made virtual environment"),
         (conda_without_python, "conda environment without Python"),
         (base_python_gone, "which is gone"),

@@ -42,7 +42,7 @@ def _with_login(plan: Plan, tree: Tree | None) -> Plan:
         requirements=(asked,),
         packages=(one,),
         warnings=(PlanWarning("tree-unread", f"{asked} was not read", f"write {asked}"),),
-        conflict=(ConflictFact(f"{asked} was asked for"),),
+        conflict=(ConflictFact(f"{asked} was requested"),),
     )
 
 

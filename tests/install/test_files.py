@@ -148,7 +148,7 @@ _MD5 = '[[packages]]\nname = "demo"\n[packages.archive]\nurl = "https://h/demo-1
         (_EXT, UsageError, "no URL and commit of demo"),
         (_HG, UsageError, "from a repository of hg"),
         (_OUT, UsageError, "is not in its tree"),
-        (_FOLDER, UsageError, "/gone, which is not there"),
+        (_FOLDER, UsageError, "/gone, which does not exist"),
         (_MD5, UsageError, "no sha256"),
     ],
 )

@@ -100,14 +100,14 @@ def test_an_old_torch_on_an_a100_is_the_one_whose_libraries_know_it(ask: Questio
             assert line.verdict == "none"
             assert [reason.ok for reason in line.reasons if reason.rule == "libraries"] == [False]
     refused = ask.plan(target, "torch==1.7.1", cuda="cu102")
-    assert any("the libraries of CUDA 10.2 (sm_30 to sm_75) do not serve cc 8.0" in fact for fact in facts(refused))
+    assert any("the libraries of CUDA 10.2 (sm_30 to sm_75) do not support cc 8.0" in fact for fact in facts(refused))
     assert remedies(refused) == {"relax --cuda cu102": "torch 1.7.1 [cu110]"}
 
 
 def test_a_variant_that_a_version_was_never_published_in(ask: Questions) -> None:
     plan = ask.plan("A100, driver 535.104.05, linux-x86_64, glibc 2.35", "torch==2.0.0+cu121")
     assert facts(plan) == [
-        "torch==2.0.0+cu121 was asked for",
+        "torch==2.0.0+cu121 was requested",
         "torch 2.0.0 was published as cpu, cu117, cu118 alone; for cu121 there are 2.1.0 to 2.5.1",
     ]
     ways = list(remedies(plan))
@@ -130,7 +130,7 @@ def test_a_version_that_never_was(ask: Questions) -> None:
 def test_a_version_without_cuda_for_the_system(ask: Questions) -> None:
     plan = ask.plan("GB10, driver 580.95.05, python 3.12, linux-aarch64, glibc 2.39", "torch==2.3.0")
     assert facts(plan) == [
-        "torch==2.3.0 was asked for",
+        "torch==2.3.0 was requested",
         "torch 2.3.0 [cu121]: the wheel is for linux_x86_64, the machine is linux aarch64",
         "torch 2.3.0 [cpu]: a CPU build: it runs nothing on NVIDIA GB10 (cc 12.1)",
     ]
@@ -144,7 +144,7 @@ def test_v100_keeps_cu126_and_ends_with_it(ask: Questions) -> None:
     plan = ask.plan(target, "torch>=2.15")
     assert facts(plan)[:2] == [
         "the machine has Tesla V100 (cc 7.0), which needs code that sm_70 runs",
-        "torch>=2.15 was asked for",
+        "torch>=2.15 was requested",
     ]
     assert all("no code for cc 7.0" in fact for fact in facts(plan)[2:]), "the driver is another matter"
     ((way, unlocked),) = remedies(plan).items()

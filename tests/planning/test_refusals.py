@@ -67,7 +67,7 @@ def test_an_unknown_project_is_named(world: World) -> None:
 def test_a_version_that_is_not_known_is_not_blamed_on_the_machine(torch_world: World) -> None:
     plan = torch_world.plan("torch==3.7")
     assert [fact.fact for fact in plan.conflict] == [
-        "torch==3.7 was asked for",
+        "torch==3.7 was requested",
         "the builds of torch that are known: 2.9.1 to 2.14.1, and none of them is ==3.7; the nearest: 2.14.1",
     ]
 

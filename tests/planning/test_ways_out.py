@@ -40,7 +40,7 @@ def test_what_is_asked_for_beside_torch_can_be_given_up(ask: Questions) -> None:
 
 def test_libraries_of_no_cuda_of_its_major_serve_the_card(ask: Questions) -> None:
     plan = ask.plan(f"RTX 5090, driver 580.95.05, {HERE}", "cupy-cuda11x")
-    assert facts(plan)[-1].endswith("the libraries of CUDA 11.8 (sm_35 to sm_90) do not serve cc 12.0")
+    assert facts(plan)[-1].endswith("the libraries of CUDA 11.8 (sm_35 to sm_90) do not support cc 12.0")
     assert ways(plan) == [("ask for cupy-cuda12x instead of cupy-cuda11x", "cupy-cuda12x 14.2.0 [cu129]")]
 
 
@@ -118,7 +118,7 @@ def test_cuda_planned_where_there_is_no_gpu(ask: Questions, requirement: str, cu
 def test_a_torch_whose_triton_works_is_named_where_the_request_forbids_it(ask: Questions) -> None:
     plan = ask.plan(f"cc 12.1, driver 580.95.05, {HERE}", "torch==2.7.1")
     (limited,) = (caution for caution in plan.warnings if caution.code == "triton-limited")
-    assert limited.remedy == "torch 2.15.0 [cu132] has a Triton that works here: relax what was asked for"
+    assert limited.remedy == "torch 2.15.0 [cu132] has a Triton that works here: relax what was requested"
 
 
 def test_ordinary_packages(world: World) -> None:

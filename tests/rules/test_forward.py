@@ -44,8 +44,8 @@ def machine(gpus: tuple[Gpu, ...] | None, version: str | None, cuda: str | None,
         ((H100,), "580.95.05", "13.0", "13.5", None, "not recorded"),
         ((ORIN,), "540.4.0", "12.6", "13.0", None, "540.4.0"),
         # What decides is not known.
-        ((H100,), None, "12.2", "13.0", None, "since the driver is not"),
-        (None, "535.104.05", "12.2", "13.0", None, "since the GPUs are not"),
+        ((H100,), None, "12.2", "13.0", None, "because the driver is not"),
+        (None, "535.104.05", "12.2", "13.0", None, "because the GPUs are not"),
     ],
 )
 def test_where_a_compat_libcuda_serves(

@@ -233,7 +233,7 @@ def _fields(step: Step, record: Any, fresh: Any) -> Iterator[tuple[str, object, 
 
 
 def _known_otherwise(step: Step, record: Any, field: str) -> bool:
-    """Whether the field is cited from elsewhere than what this step measures."""
+    """Whether the field has another source than what this step measures."""
     citation = record.cited.get(field)
     return citation is not None and citation.source.rsplit(":", 1)[-1] != step.source
 

@@ -33,6 +33,6 @@ def emitted(tool: str, fleet: Path, made: FleetPlan, *, python: str) -> str:
     if tool not in tools():
         raise UsageError(f"{tool}: unknown tool", hint=f"tools: {', '.join(tools())}")
     if not made.groups:
-        raise UsageError("no plan of the fleet serves any node", hint="envsolve fleet plan says why")
+        raise UsageError("no plan of the fleet fits any node", hint="envsolve fleet plan says why")
     text: str = importlib.import_module(f"{__name__}.{tool.replace('-', '_')}").render(fleet.absolute(), made, python)
     return text

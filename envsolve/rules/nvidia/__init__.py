@@ -172,7 +172,10 @@ class Nvidia:
     def _as_triton(self, build: Build, gpu: Gpu, host: Sequence[Reason]) -> Verdict:
         """Triton itself: what it compiles for a GPU runs there, or not."""
         reason = self._compiles(build.version, gpu.cc)
-        told = (*host, reason or Reason("triton", None, f"whether Triton {build.version} serves the GPU is not known"))
+        told = (
+            *host,
+            reason or Reason("triton", None, f"whether Triton {build.version} supports the GPU is not known"),
+        )
         if any(r.ok is False for r in told):
             level = Level.NONE
         else:

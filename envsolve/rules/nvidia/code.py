@@ -72,9 +72,9 @@ def libraries_serve(
     """
     toolkit = toolkit_of(cuda, toolkits)
     if toolkit is None:
-        return Reason("libraries", None, f"the GPUs that CUDA {cuda} serves are not known")
+        return Reason("libraries", None, f"the GPUs that CUDA {cuda} supports are not known")
     level, _ = best_code(toolkit.archs, cc, architectures)
-    verb = "serve" if level.usable else "do not serve"
+    verb = "support" if level.usable else "do not support"
     known = f"{toolkit.archs[0]} to {toolkit.archs[-1]}"
     text = f"the libraries of CUDA {toolkit.version} ({known}) {verb} cc {cc}"
     return Reason("libraries", level.usable, text, toolkit.evidence.value, toolkit.source)
@@ -141,7 +141,7 @@ def triton_runs(
     if name not in ptxas.archs:
         return say(False, f"compiles with {ptxas.file} {ptxas.cuda}, which does not know {name}")
     if str(cc) in release.no_matrix_product:
-        return say(False, f"compiles no matrix product for cc {cc}, simpler kernels alone", "triton-matrix")
+        return say(False, f"compiles only simpler kernels for cc {cc}, no matrix products", "triton-matrix")
     fit = driver_runs(ptxas.cuda, driver, os, toolkits, floors)
     if fit.reason.ok:
         return say(True, f"compiles {name} with {ptxas.file} {ptxas.cuda}, whose cubins this driver loads")

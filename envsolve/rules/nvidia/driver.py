@@ -125,8 +125,8 @@ def can_exist(
     if known.first_driver and _before(driver, known.first_driver, drivers):
         return say(False, f"{gpu.label} needs driver {known.first_driver} or newer; {have} does not know the GPU")
     if known.last_branch and _after(driver, known.last_branch, drivers):
-        return say(False, f"the R{known.last_branch} branch is the last to serve {gpu.label}; {have} dropped it")
-    return say(True, f"{have} serves {gpu.label}")
+        return say(False, f"the R{known.last_branch} branch is the last that supports {gpu.label}; {have} dropped it")
+    return say(True, f"{have} supports {gpu.label}")
 
 
 def _before(driver: Driver, first: str, drivers: Sequence[DriverBranch]) -> bool:
@@ -197,7 +197,7 @@ def compat_serves(machine: Machine, facts: ForwardFacts) -> Reason | None:
     library = f"the cuda-compat libcuda (CUDA {driver.compat_libcuda})"
     have = f"driver {driver.version}" if driver.version else f"a driver for CUDA {driver.cuda}"
     if machine.platform and machine.platform.os not in (None, "linux"):
-        return Reason("forward", False, f"{library} is for Linux alone")
+        return Reason("forward", False, f"{library} is for Linux only")
     if driver.supports(driver.compat_libcuda):
         text = f"{library} is not newer than {have}, which supports CUDA {driver.cuda} itself"
         return Reason("forward", False, f"{text} (CUDA error 803)")
@@ -207,7 +207,7 @@ def compat_serves(machine: Machine, facts: ForwardFacts) -> Reason | None:
         return min(unfit, key=lambda reason: reason.ok is None)
     if not machine.gpus or driver.version is None or driver.cuda is None:
         lacking = "driver is" if machine.gpus else "GPUs are"
-        return Reason("forward", None, f"whether {library} serves here is not known, since the {lacking} not")
+        return Reason("forward", None, f"whether {library} works here is not known, because the {lacking} not")
     return _listed(driver.compat_libcuda, driver.version, library, facts)
 
 
@@ -274,7 +274,7 @@ def _listed(cuda: str, version: str, library: str, facts: ForwardFacts) -> Reaso
                 if _DATA_CENTRE in allowed.brands:
                     named |= dict.fromkeys(allowed.branches, release)
     if not named:
-        return Reason("forward", None, f"which drivers {library} may serve is not recorded")
+        return Reason("forward", None, f"which drivers {library} supports is not recorded")
     found = next((release for branch, release in named.items() if DriverVersion.parse(branch).branch == own), None)
     listed = ", ".join(f"R{branch}" for branch in sorted(named, key=DriverVersion.parse))
     if found is None:

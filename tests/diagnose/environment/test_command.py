@@ -53,7 +53,7 @@ def test_an_environment_in_order_is_said_to_be(capsys: pytest.CaptureFixture[str
         (["diagnose", "--prefix", ".", "--python", "python"], "both name the environment"),
         (["diagnose", "--prefix", "nowhere", *H100], "does not exist"),
         (["diagnose", "--python", "nowhere/bin/python", *H100], "there is no interpreter"),
-        (["diagnose", "--prefix", ".", *H100], "holds no Python environment"),
+        (["diagnose", "--prefix", ".", *H100], "is not a Python environment"),
     ],
 )
 def test_wrong_usage(

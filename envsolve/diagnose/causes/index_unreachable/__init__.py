@@ -20,7 +20,7 @@ _FIRST = {"network-tls": ("authority",), "network-proxy": ("proxy",)}
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """The network's own words; they explain whatever the resolver says after them."""
+    """The network's error; it explains whatever the resolver reports afterwards."""
     if not scene.mentions(*_INSTALLERS):
         return
     matches = scene.found(*(s.id for s in CAUSE.file.signatures))
