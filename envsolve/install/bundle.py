@@ -95,6 +95,7 @@ def read_plan(path: Path) -> Plan:
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     lock = read_lock(path)
+    # One requirements.txt per bundle: markers of several classes would install the files of all of them.
     if lock.classes:
         hint = "make a bundle for each class from its own plan: envsolve plan ... --format json -o plan.json"
         raise UsageError(f"{path} is for several classes of machines: {', '.join(lock.classes)}", hint=hint)
@@ -108,6 +109,7 @@ def _plan_of(lock: Lock) -> Plan:
         if not files:
             hint = f"build a wheel of it, and request the wheel: pip wheel --no-deps {package.name}"
             raise UsageError(f"the lock has no file of {package.name}, only a source tree", hint=hint)
+        # All wheels of a lock: which one fits is known on the other machine only. Of source archives one is enough.
         for file in files[: 1 if package.wheels is None else len(package.wheels)]:
             url = file.url or (lock.path.absolute().parent / file.path).as_uri()
             name = getattr(file, "name", None) or urlsplit(url).path.rpartition("/")[2]
@@ -143,9 +145,11 @@ def make_bundle(
     """
     packages = hashed(plan)
     archive = place.suffix == ".tar"
+    # A name of its own, kept after an interruption: 3 GB should not be downloaded twice.
     directory = place.with_name(f"{place.name}.partial") if archive else place
     fetch = Fetch(directory / "wheels", settings, offline=offline)
     try:
+        # The place is often a shared disk or a stick, and files of an earlier plan are deleted below.
         _refuse_links(directory, may_be_one=not archive)
         (directory / "wheels").mkdir(parents=True, exist_ok=True)
         with fetch:
@@ -218,6 +222,7 @@ def _described(plan: Plan, files: Sequence[BundledFile], catalogue: Catalogue) -
 def _later(plan: Plan, catalogue: Catalogue) -> Iterator[Later]:
     """Downloads and compilations of the packages of a plan at their first use."""
     versions = {package.name: package.version for package in plan.packages}
+    # Only if it is known of all machines: a bundle must not promise a compiler that one of them lacks.
     compilers = [machine.host_compilers for machine in plan.machines]
     first = compilers[0][0] if compilers and all(compilers) and compilers[0] else None
     here = " ".join(filter(None, (first.kind, first.version, "of the machine"))) if first else None
@@ -278,6 +283,8 @@ def _builders(
             requires |= dict.fromkeys(_build_requires(wheels / package.filename))
     if not requires:
         return ()
+    # Names of build backends are chosen by projects and not typed by the user: the check for typing mistakes
+    # would be wrong.
     request = Request(tuple(requires), python=plan.python, offline=offline, allow_unknown_names=True)
     made = make_plan(request, plan.machines or None)
     return hashed(made)
@@ -288,6 +295,7 @@ def _build_requires(path: Path) -> Sequence[str]:
 
     with suppress(*ARCHIVE_ERRORS, UsageError, KeyError, OSError), tarfile.open(path) as archive:
         for member in archive:
+            # At the top only: archives contain the pyproject.toml of test data and of vendored projects, too.
             if member.name.count("/") == 1 and member.name.endswith("/pyproject.toml"):
                 content = archive.extractfile(member)
                 table = parse_toml(content.read().decode("utf-8") if content else "", path)

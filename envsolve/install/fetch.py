@@ -72,6 +72,7 @@ class Fetch:
     def all(self, packages: Sequence[PlannedPackage], role: Literal["package", "build"]) -> list[BundledFile]:
         """Bring every file, and say how large it is and what its SHA-256 is."""
         sizes = [package.size for package in packages]
+        # A total that leaves some files out would reach 100 % while files are still missing.
         total = sum(size or 0 for size in sizes) if all(size is not None for size in sizes) else None
         progress.phase("downloading", total, in_bytes=total is not None)
         _ = self._session if any(not str(p.url).startswith("file:") for p in packages) and not self._offline else None
@@ -79,6 +80,7 @@ class Fetch:
         try:
             found = [*pool.map(self._one, packages)]
         finally:
+            # Not waited for: after Ctrl-C the running downloads would hold the process for minutes.
             pool.shutdown(wait=False, cancel_futures=True)
         progress.phase("")
         return [
@@ -92,6 +94,7 @@ class Fetch:
         if target.is_file() and (known := _checked(target, hashes, size)):
             progress.advance(known[0], package.filename)
             return known
+        # The final name appears only after the hash was checked, so what has it is whole.
         part = target.with_name(f"{target.name}.part")
         if str(package.url).startswith("file:"):
             with open_regular(local_path(str(package.url))) as source, part.open("wb") as copy:
@@ -112,6 +115,7 @@ class Fetch:
         left = _ATTEMPTS
         while True:
             begun = part.stat().st_size if part.is_file() else 0
+            # Without it a proxy may compress the answer, and a byte range of compressed data is of no use.
             headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={begun}-"} if begun else {})
             try:
                 done = self._session.get(url, _into(part, begun, size or DOWNLOAD_BYTES), headers)
@@ -125,6 +129,7 @@ class Fetch:
                 raise IndexUnavailableError(f"{url} is gone", hint="plan again")
             if done:
                 return
+            # Any progress resets the count: a link that breaks every 100 MB still finishes.
             left = _ATTEMPTS if part.stat().st_size > begun else left - 1
             if not left:
                 raise IndexUnavailableError(f"{url} breaks off again and again", hint="run again to go on with it")
@@ -140,6 +145,7 @@ def _into(part: Path, begun: int, limit: int) -> Callable[[requests.Response], b
         from requests import RequestException
         from urllib3.exceptions import HTTPError
 
+        # A host that ignores ranges answers 200 with the whole file: written from its start, not appended.
         resumed = begun > 0 and response.status_code == 206
         with part.open("r+b" if resumed else "wb") as file:
             if resumed:
@@ -201,6 +207,7 @@ def _remote_sizes(files: Sequence[File]) -> dict[str, int | None]:
     settings = replace(read_settings(), retries=0)
     credentials = _credentials(settings)
     session = Session(settings, credentials, connections=_SIZES_AT_A_TIME)
+    # Not HEAD: object stores behind signed URLs sign one method, and answer 403 to another.
     headers = {"Accept-Encoding": "identity", "Range": "bytes=0-0"}
     found: dict[str, int | None] = {}
 

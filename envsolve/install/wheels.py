@@ -76,6 +76,7 @@ class WheelWork:
 
 def _aim(origin: Plan | Lock, python: str | None, machine: Machine | None) -> tuple[Target, Wanted]:
     """The interpreter that the environment is made from, and the files for it."""
+    # A plan has chosen its Python; only a lock of another tool leaves the choice to us.
     requires = origin.pylock.requires_python if isinstance(origin, Lock) else None
     known = [found.path for found in (machine.pythons or ())] if machine else []
     stated = python or origin.python
@@ -88,6 +89,7 @@ def _aim(origin: Plan | Lock, python: str | None, machine: Machine | None) -> tu
 
 def _first_served(origin: Plan | Lock, requires: SpecifierSet | None, known: Sequence[str]) -> tuple[Target, Wanted]:
     """The first interpreter that a lock has files for: the running one, then the newest."""
+    # The running one first: a person who starts envsolve with python3.12 means that one.
     running = interpreters.find(None, requires, [sys.executable])
     try:
         return running, wanted(origin, running)
@@ -110,18 +112,21 @@ def _make(
     environment = stage.environment
     progress(Step("prepare", f"making an environment of Python {target.version}"))
     interpreters.make_environment(target, environment, stage.prefix)
+    # pip comes from the interpreter's own bundled wheel, which no index is needed for.
     pip = managers.bundled_pip(target)
     chosen, program = managers.choose(manager, environment / "bin" / "python", target, pip)
     title = _title(program)
     planned = {file.name for file in aim.files}
     extra = [pip] if pip is not None and "pip" not in planned else []
 
+    # Before the first download: a wrong size means a replaced file, and torch has 3 GB with its libraries.
     check_sizes(aim.files)
     rest = sources.others(aim) if sources else aim
     ready = replace(rest, files=_held_to_all_hashes([one for one in rest.files if one.kind != "tree"], stage))
     what = f"installing {count_of(len(ready.files))}{_size(aim.size)} with {title}"
     progress(Step("packages", what, aim.size))
     _fill(stage, chosen, program, title, ready, extra, progress)
+    # Apart from the files with hashes: no hash can be demanded of a directory or a repository.
     trees = [file for file in rest.files if file.kind == "tree"]
     if trees:
         progress(Step("packages", f"building {', '.join(file.name for file in trees)}"))
@@ -133,8 +138,10 @@ def _make(
             progress(Step("packages", in_words(sources, told)))
             compiled = _held_to_all_hashes(sources.files, stage)
             _build(stage, chosen, program, title, compiled, progress, chosen.unisolated, told)
+    # A tree states its requirements only when it is built, so the plan may have missed one; a warning names it.
     absent = unmet(environment, _names(aim, "tree"), target)
     cited = [file.name for file in aim.files if "git" in file.hashes]
+    # Scripts and records contain the path of the working directory, under which everything was installed.
     relocate.relocate(environment, stage.prefix, _names(aim, "sdist", "tree"), cited)
     relocate.write(record.site_packages(environment), {**(sources.variables() if sources else {}), **aim.environment})
     record.write(environment, python=target.version, manager=title, wanted=aim, pip=bool(extra))
@@ -189,9 +196,11 @@ def _fill(
 ) -> None:
     """Have the manager install everything; if files from its cache are damaged, once more without the cache."""
     requirements = stage.folder / "requirements.txt"
+    # In a file: pip and uv accept hashes only there, not on the command line.
     requirements.write_text("".join(f"{file.requirement}\n" for file in (*aim.files, *extra)), encoding="utf-8")
     command = [*program, *manager.arguments(stage.environment / "bin" / "python", requirements), *manager.hashed]
     failure = _attempt(stage, manager, command, title, aim, progress)
+    # A damaged copy in the cache would be installed again and again: hashes are checked at the download only.
     if isinstance(failure, DamagedFilesError):
         progress(Step("packages", f"what came from the cache of {manager.name} is damaged; installing without it"))
         failure = _attempt(stage, manager, [*command, *manager.uncached], title, aim, progress)
@@ -253,6 +262,7 @@ def _attempt(
     )
     if ended.returncode != 0:
         failure = explained(manager.name, ended.returncode, ended.stderr.splitlines())
+        # A full disk looks like a broken connection to pip and uv: both report only that the download ended early.
         return _no_room(stage, aim) or failure if isinstance(failure, IndexUnavailableError) else failure
     absent = record.missing(stage.environment, aim)
     if not absent:

@@ -160,12 +160,14 @@ def _with_choices(asked: CondaAsked, machines: Sequence[Machine], request: Reque
     if python is None and all(spec.name != "python" for spec in asked.specs):
         own = python_of(machines)
         python = own if own and admits_python(asked.requires_python, own) else None
+    # An environment.yml pins a Python for its author; --python is what the person in front of it wants.
     yield from (spec for spec in asked.specs if spec.name != "python" or request.python is None)
     if asked.requires_python:
         yield of_requirement(Requirement(f"python{asked.requires_python}"), "requires-python", {})
     if python:
         yield Spec("python", f"{PythonVersion.parse(python)}.*", origin="the Python that was chosen")
     if request.cuda and request.cuda != "cpu":
+        # cu126 is 12.6 and cu118 is 11.8: the last digit is the minor.
         digits = request.cuda.removeprefix("cu")
         yield Spec(_CUDA_VERSION, f"{digits[:-1]}.{digits[-1]}.*", origin=f"--cuda {request.cuda}")
 
@@ -203,6 +205,7 @@ def _support(lines: Sequence[Judged]) -> Iterator[Support]:
         if line.build.code is None and line.build.package != TRITON and line.build.cuda:
             name = line.gpu.name or "unknown GPU"
             yield Support("pytorch", name, line.gpu.compute_capability, line.verdict.level.value, None, None)
+    # conda calls the package pytorch; the rules and the catalogue know it as torch.
     for told in support_of(lines):
         yield replace(told, package="pytorch") if told.package == "torch" else told
 

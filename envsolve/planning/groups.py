@@ -66,6 +66,7 @@ def make_plans(
             continue
         alone = [frozenset({place}) for place in members]
         served = [place for part, place in zip(alone, members, strict=True) if works(part)]
+        # Without torch in a plan the limits of torch say nothing about which machines can share one.
         has_torch = all(_has_torch(plan(frozenset({place}))) for place in served)
         kept = [kinds[place][0] for place in served]
         fleet = Fleet(*family_and_limits(kept, asked, request, catalogue)) if has_torch else None
@@ -94,6 +95,7 @@ def _smallest(served: Sequence[int], works: Callable[[Part], bool], fleet: Fleet
         works: Whether a part has a plan: a slow question, and one whose answer for a part holds for what it contains.
         fleet: What torch allows on the machines, by their places among those served; None if torch does not matter.
     """
+    # A part that failed fails in every larger one, since more machines only add limits: this prunes most divisions.
     failed: list[Part] = []
     place_of: Mapping[int, int] = {machine: place for place, machine in enumerate(served)}
 
@@ -107,6 +109,7 @@ def _smallest(served: Sequence[int], works: Callable[[Part], bool], fleet: Fleet
         return sum(fleet.loss([place_of[machine] for machine in sorted(part)]) for part in division)
 
     for count in range(1, len(served) + 1):
+        # Cheapest first: the first division that works is the answer, and each question is a full solve.
         for division in sorted(_divisions(served, count, may_work), key=cost):
             if not all(map(may_work, division)):
                 continue
@@ -129,6 +132,7 @@ def _divisions(members: Sequence[int], count: int, may_work: Callable[[Part], bo
         first, *rest = left
         for place, part in enumerate(parts):
             larger = part | {first}
+            # Only into parts that exist, and at most one new part: each division is made once, not once per order.
             if may_work(larger):
                 yield from extended((*parts[:place], larger, *parts[place + 1 :]), rest)
         if len(parts) < count:
@@ -198,6 +202,7 @@ def make_what_if(
         UsageError: The change is not understood, or changes nothing.
     """
     said = machine_from_target(parse_target(change), catalogue)
+    # A change of nothing would print "no difference", which reads as an answer about the machine.
     if not said.sources:
         raise UsageError("a question of what if supposes something", hint='name it: --what-if "driver 580"')
     after = replace(request, python=said.python or request.python)

@@ -133,6 +133,7 @@ def classes_from_table(table: Mapping[str, Any] | None) -> Classes:
     Raises:
         UsageError: They are not such that this version understands them.
     """
+    # The lock may come from any tool, and [tool.envsolve] may be settings of a person rather than assumptions of ours.
     if not isinstance(table, Mapping) or table.get("schema") != CLASSES_SCHEMA:
         return {}
     tables = table.get("classes")
@@ -159,6 +160,8 @@ def _malformed(lock: Assumptions, building: Building) -> Iterator[str]:
         ("compat_libcuda", lock.compat_libcuda, r"\d+\.\d+", "CUDA version such as 13.0"),
         ("building.nvcc", building.nvcc, r"\d+\.\d+", "CUDA version such as 13.0"),
     ):
+        # Checked by form because these values are compared and printed later, far from a message that could
+        # name the lock.
         if value is not None and not re.fullmatch(pattern, value):
             yield f"{name} is no {kind}: {value!r}"
     if lock.libc is not None and libc_of(Platform(libc=lock.libc)) is None:
@@ -175,11 +178,14 @@ def unsafe(lock: Assumptions, building: Building) -> Iterator[str]:
     if building.nvcc_from == "pip" and building.cuda_home is not None and not _is_inside(building.cuda_home):
         yield f"building.cuda_home is outside the environment: {building.cuda_home!r}"
     for name, value in (*lock.environment.items(), *building.environment.items()):
+        # A line break would end the assignment in the shell scripts that set these variables and start a command.
         if set(value) & {"\0", "\n", "\r"}:
             yield f"environment gives {name} a value with a line break or a null in it"
     # LD_PRELOAD and PYTHONPATH are refused by name, a PATH by its place.
     homes = {building.cuda_home} if building.nvcc_from == "machine" else set()
     for name, value in lock.environment.items():
+        # A plan only ever puts one directory before the existing PATH; a whole PATH of its own would choose
+        # every program.
         home = value.removesuffix("/bin:$PATH") if name == "PATH" else value
         if not _RUN_VARIABLE.fullmatch(name) or (name == "PATH" and home == value):
             yield f"environment sets {name} to {value!r}, which no plan does"
@@ -198,6 +204,8 @@ def _is_inside(place: str) -> bool:
     if not place.startswith(f"{SITE_PACKAGES}/"):
         return False
     depth = 3
+    # Counted instead of resolved: the environment does not exist yet, and a lock made on another system has no
+    # real paths.
     for part in place.split("/")[1:]:
         depth += -1 if part == ".." else 1
         if depth < 0:
@@ -219,6 +227,7 @@ def assumptions_of(plan: Plan) -> Assumptions:
     Facts that differ between the plan's machines (a plan may serve several) are not assumed, and GPUs only if code
     of the plan was judged for them: a plan without such code runs beside any GPU.
     """
+    # A machine without a platform was planned for an assumed one; assuming it here would refuse the machine itself.
     platforms = [machine.platform for machine in plan.machines if machine.platform is not None]
     judged = {item.compute_capability for item in plan.support if item.compute_capability}
     return Assumptions(
@@ -259,6 +268,7 @@ def _compat_of(plan: Plan) -> str | None:
     """The oldest of the compat libraries that a plan counts on."""
     if plan.driver is None or plan.driver.mode != "forward-compat":
         return None
+    # The oldest, because every machine of the plan must be able to run the lock.
     found = [m.driver.compat_libcuda for m in plan.machines if m.driver is not None and m.driver.compat_libcuda]
     return min(found, key=CudaVersion.parse, default=None)
 
@@ -274,6 +284,7 @@ def oldest_libc(filenames: Iterable[str], stated: Iterable[str] = ()) -> str | N
     named = (libc_needed(stem.rpartition("-")[2]) for stem in wheels)
     known = (libc_of(Platform(libc=text)) for text in stated)
     needs = [need for need in (*named, *known) if need is not None]
+    # The highest requirement is the oldest libc that runs all of them; glibc and musl wheels never meet in one plan.
     return libc_text(max(needs, key=lambda need: need[1])) if needs else None
 
 
@@ -319,6 +330,7 @@ def _driver_holds(lock: Assumptions, machine: Machine) -> tuple[bool | None, str
     driver, need = machine.driver or Driver(), f"driver {lock.driver_required} or newer"
     if lock.compat_libcuda:
         need += f", or a cuda-compat libcuda of CUDA {lock.compat_libcuda}"
+        # Whether that library works with this GPU is for the rules at install time; here it only must be there.
         if driver.compat_libcuda and CudaVersion.parse(driver.compat_libcuda) >= CudaVersion.parse(lock.compat_libcuda):
             return True, need
     holds = DriverVersion.parse(driver.version).reaches(lock.driver_required or "") if driver.version else None
@@ -330,6 +342,8 @@ def _judge_gpus(judged: tuple[str, ...], machine: Machine) -> Iterator[tuple[boo
     if machine.gpus is None:
         yield None, f"{want}; the GPUs of this machine are not known"
     for gpu in machine.gpus or ():
+        # Exactly these: whether code for one GPU also runs on another is a question for the rules, and so for
+        # a new plan.
         holds = gpu.compute_capability in judged if gpu.compute_capability else None
         yield holds, f"{want}; this machine has {gpu.label}"
 

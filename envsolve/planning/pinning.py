@@ -81,6 +81,7 @@ def pin(
             package = _package(chosen, hashed(file) if file else direct.file(url) if url else None)
             packages.append(replace(package, url=tree.address or url, tree=tree) if tree else package)
             continue
+        # The index is asked only now, for one file: during the search every candidate would have cost a request.
         file, failure = files.known(option.build)
         if not taken(file, digests.get(chosen.candidate.name)):
             hint = (
@@ -93,6 +94,7 @@ def pin(
         packages.append(replace(package, evidence=Evidence.PUBLISHED.value) if listed else package)
         if failure is not None:
             failures.setdefault(failure.message, failure)
+    # One message per index and not per file: an unreachable host fails for torch and all its companions alike.
     return Pinned(tuple(_standing_in(package, stand_ins) for package in packages), tuple(failures.values()))
 
 
@@ -104,6 +106,7 @@ def _standing_in(package: PlannedPackage, stand_ins: Mapping[str, str]) -> Plann
 def who_needs(name: str, why: Iterable[str]) -> Iterator[str]:
     """Of ``insightface 2.1 needs onnxruntime>=1.17``, what says who needs it: ``insightface 2.1``."""
     for line in why:
+        # The reasons are texts because the JSON of a plan has them as texts.
         asked = line.removeprefix("asked: ")
         who, needs, what = ("the request", asked, asked) if asked != line else line.partition(" needs ")
         if needs and canonicalize_name(re.split(r"[^\w.-]", what, maxsplit=1)[0]) == name:
@@ -195,6 +198,7 @@ def driver_need(judged: Sequence[Judged]) -> DriverNeed | None:
         if one.build.cuda is not None and one.build.variant != ANY:
             have = one.machine.driver.version if one.machine.driver else None
             needs.append(DriverNeed(one.verdict.driver_required, one.verdict.driver_mode, have))
+    # The newest driver that any build needs, and of those the mode that promises least.
     return max(needs, key=lambda n: (DriverVersion.parse(n.required or "0"), -_RANK[n.mode]), default=None)
 
 

@@ -92,6 +92,7 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
     from envsolve.packages.requirement_files import read_requirements
     from envsolve.packages.settings import about_indexes_of
 
+    # conda solves for the virtual packages of one machine; an environment for several has no meaning there.
     if request.manager == "conda":
         raise UsageError("only single plans can be of conda packages", hint="plan one by one")
     asked = read_requirements(
@@ -102,12 +103,14 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
         extras=request.extras,
         groups=request.groups,
     )
+    # After the files were read, so that a fault in one of them is reported first.
     request.expect_something()
     settings = _settings(request, asked)
     about = about_indexes_of(asked.index_urls, asked.extra_index_urls, settings.strategy)
     asked = structs.replace(asked, notes=(*asked.notes, *about))
     catalogue = Catalogue()
     checked = _checked(request, catalogue)
+    # Before any index is asked, so that a misspelt name never reaches somebody who registered it on purpose.
     if not request.allow_unknown_names:
         check_names(asked.needs, catalogue)
     with _client(settings, catalogue, offline=request.offline) as client:
@@ -116,6 +119,7 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
             prereleases=request.prereleases or asked.prereleases,
             exclude_newer=request.exclude_newer or asked.exclude_newer,
         )
+        # The client closes its connections and writes its cache only after the caller has made the plan.
         phase("choosing versions")
         yield *for_python_of_lock(checked, asked, catalogue), catalogue, client
 
@@ -127,6 +131,7 @@ def for_python_of_lock(request: Request, asked: Asked, catalogue: Catalogue) -> 
     if request.python is not None or request.requires_python is None:
         return request, asked
     both = ",".join(filter(None, (asked.requires_python, request.requires_python)))
+    # Both together may admit nothing although each admits something: ">=3.13" of a project beside a lock for 3.12.
     if any(admits_python(both, python) for python in catalogue.pythons):
         return request, structs.replace(asked, requires_python=both)
     note = f"no Python satisfies the lock's requires-python, {request.requires_python}"
@@ -141,6 +146,7 @@ def _settings(request: Request, asked: Asked) -> IndexSettings:
 
     settings = read_settings(
         request.environ,
+        # The last --index-url of requirement files wins, as in pip.
         index_url=request.index_url or next(reversed(asked.index_urls), None),
         extra_index_urls=(*request.extra_index_urls, *asked.extra_index_urls),
         find_links=(*request.find_links, *asked.find_links),
@@ -155,6 +161,7 @@ def _client(settings: IndexSettings, catalogue: Catalogue, *, offline: bool) -> 
     from envsolve.packages.client import IndexClient
     from envsolve.packages.model import KnownFiles
 
+    # Behind functions: these are the largest tables of the catalogue, and many plans never look at them.
     known = KnownFiles(lambda: catalogue.known_metadata, lambda: catalogue.records(PLACEHOLDERS))
     return IndexClient(settings, offline=offline, known=known)
 

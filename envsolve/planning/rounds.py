@@ -111,15 +111,19 @@ def assemblers(
     release = facts.tritons.get(triton)
     if release is None:
         return
+    # A cluster has thousands of machines and a handful of different cards.
     cards = tuple(dict.fromkeys(_cards(machines, facts)))
     failures = {card: reason for card in cards if (reason := card.runs(release, facts)).ok is False}
     if not failures:
         return
     replaced = {p.override for card in failures if (p := chosen_ptxas(release, card.cc))}
+    # The lowest family first, because its cubins load on the oldest drivers; within a family the newest knows
+    # most GPUs.
     for toolkit in sorted(facts.toolkits, key=lambda t: (t.cuda_version.major, -t.cuda_version.minor)):
         packages = ptxas_packages(toolkit.version, compilers)
         if packages is None or not _takes(release, toolkit.version):
             continue
+        # All GPUs again, not only those that failed: the override applies to every card of the machine.
         given = _given(release, replaced, toolkit, packages)
         if all(_serves(given, replaced, card, facts) for card in cards):
             origin = f"Triton {triton}, whose own ptxas does not support every GPU"
@@ -223,6 +227,7 @@ def solved(
     while True:
         try:
             return solve(provider, needs, variant, budget)
+        # One file without readable metadata must not make the request impossible while another release has some.
         except MetadataUnavailableError as failure:
             selector.leave_out(failure)
 
@@ -259,6 +264,7 @@ def with_ready_wheels(found: Resolved, resolve: Resolve) -> Resolved:
         return found
     try:
         again = resolve(found.needs, found.family, wheels)
+    # A ready wheel is an offer: it may pin a package that the rest of the request excludes.
     except NothingFitsError:
         return found
     return again if again.torch and again.torch.identity == torch.identity else found
@@ -289,6 +295,7 @@ def with_build_tools(found: Resolved, asked: Sequence[str], resolve: Resolve) ->
     if not compiled:
         return found
     toolchain, _ = toolchain_of(found, compiled)
+    # The tools were chosen for this torch; an answer that moves torch to fit the tools in would need other tools again.
     kept = ("torch", TRITON, *(one.name for one in compiled))
     # An index of one's own may have no nvcc.
     for needs in (build_needs(toolchain), build_needs(replace(toolchain, nvcc_from=None))):
@@ -315,6 +322,7 @@ def toolchain_of(found: Resolved, compiled: Sequence[Compiled]) -> tuple[Toolcha
     """The toolchain that compiles sources for the machines of a plan, and what to know about it."""
     torch, family = found.torch, found.family
     known = [driver.cuda if (driver := lifted(m, family.facts.forward)) else None for m in family.machines]
+    # One driver of unknown CUDA makes the minimum meaningless: it may be the oldest of them.
     versions = [cuda for cuda in known if cuda]
     driver_cuda = min(versions, key=CudaVersion.parse) if versions and len(versions) == len(known) else None
     made = toolchain_for(compiled, torch.build if torch else None, family.machines, driver_cuda, family.catalogue)

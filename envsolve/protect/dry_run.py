@@ -87,6 +87,7 @@ def run_dry(command: Command, environ: Mapping[str, str], *, may_build: bool = T
         EnvsolveError: It fails, its output is not understood, or it has to build and may not.
     """
     one = installer(command.installer)
+    # Installers of ready packages (conda) and commands that forbid builds have nothing to try first.
     wheels = one.from_wheels(command)
     if wheels is None:
         return _run(command, environ)
@@ -117,6 +118,7 @@ def _run(command: Command, environ: Mapping[str, str]) -> _Found:
     words = one.dry_run(command)
     assert words is not None  # callers ask first whether the command changes an environment
     phase(f"running {one.name} --dry-run, to see what it would install")
+    # uv colours its list of changes if FORCE_COLOR is set, and the escape codes would end up in the names.
     done = capture(words, {**environ, "NO_COLOR": "1"})
     printed = done.stdout.decode("utf-8", "replace")
     if done.returncode == 0:
@@ -127,6 +129,7 @@ def _run(command: Command, environ: Mapping[str, str]) -> _Found:
                 f"the output of {one.name}'s dry run is not understood: {error}",
                 hint=f"see what it prints: {shlex.join(words)}",
             ) from error
+    # The end, not the beginning: pip prints the reason last, after hundreds of lines of backtracking.
     shown = "\n".join(f"  {line}" for line in (done.stderr or printed).strip().splitlines()[-_SHOWN_LINES:])
     message = f"{one.name} cannot do this (exit status {done.returncode}):\n{shown}"
     hint = None
@@ -140,6 +143,7 @@ def _run(command: Command, environ: Mapping[str, str]) -> _Found:
 def _asked(command: Command) -> Asked:
     """What the requirement files of a command ask for; nothing of those that the installer itself will refuse."""
     try:
+        # The same reader as for a plan, so that both see the same names in a file.
         return read_requirements((), tuple(map(Path, command.values("files"))))
     except EnvsolveError:
         return Asked()
@@ -148,6 +152,7 @@ def _asked(command: Command) -> Asked:
 def _named_sources(command: Command, asked: Asked) -> Iterator[str]:
     """The requirements that are source trees or archives whatever an index has."""
     yield from command.values("editables")
+    # Whatever it names: which packages a command reaches is known only after a dry run.
     yield from (one.name for one in (*command.general, *command.arguments) if one.name.startswith("--no-binary"))
     for word in command.requirements:
         try:
@@ -184,6 +189,7 @@ def _newer_source(found: _Found, command: Command, asked: Asked, environ: Mappin
                 files = [*client.linked(change.name)]
                 for index in (settings.default, *settings.extras) if asks_indexes else ():
                     files += client.listing(change.name, index)
+            # Taken for a source archive: the other way round, code would be run without the warning.
             except EnvsolveError as error:
                 return f"{change.name} ({error.message})"
             if (source := choice.newest_source(change.name, files, change.after)) is not None:
@@ -222,6 +228,7 @@ class _Choice:
         versions: dict[Version, list[IndexFile]] = {}
         for file in files:
             text = version_in(file.filename)
+            # As pip chooses: a yanked release or one for another Python is never its answer to an open requirement.
             if text and file.yanked is None and admits_python(file.requires_python, self.python):
                 try:
                     versions.setdefault(Version(text), []).append(file)
@@ -229,6 +236,7 @@ class _Choice:
                     continue
         allowed = self.specifiers.get(name, SpecifierSet())
         for version in sorted(versions, reverse=True):
+            # Sorted downwards, so nothing older can follow.
             if version <= Version(chosen):
                 return None
             source = next((one.filename for one in versions[version] if one.filename.endswith(_SOURCES)), None)

@@ -51,9 +51,11 @@ def claims_of(candidate: Candidate, family: Family) -> Iterator[ClaimNeed]:
     if name == "torch" and build and build.cuda_version:
         major = build.cuda_version.major
         yield ClaimNeed(str(major), CUDA_MAJOR, f"is built for CUDA {major}")
+    # cuda-toolkit is a meta package whose version is the one of CUDA; all others have the major in their names.
     elif name == "cuda-toolkit" or (suffix and suffix[0] in family.runtime):
         major = suffix[1] if suffix else version.major
         yield ClaimNeed(str(major), CUDA_MAJOR, f"is a library of CUDA {major}")
+    # onnxruntime-gpu and CuPy load libraries that they do not require, so only this claim keeps another major out.
     elif build and (borrowed := family.borrows(build)):
         yield ClaimNeed(str(borrowed), CUDA_MAJOR, f"loads the libraries of CUDA {borrowed}")
     against = family.catalogue.compiled_against
@@ -61,6 +63,9 @@ def claims_of(candidate: Candidate, family: Family) -> Iterator[ClaimNeed]:
         limit = f"{one.module}{one.module_versions}"
         if SpecifierSet(one.versions).contains(version, prereleases=True):
             yield ClaimNeed("what is made for it", limit, f"is made for {limit}")
+    # Two claims on the same key with different holders exclude each other: that is how "compiled against NumPy 1"
+    # becomes
+    # an ordinary conflict for the solver, with a chain of reasons.
     for older in dict.fromkeys(one.module_versions for one in against if one.module == name):
         if not SpecifierSet(older).contains(version, prereleases=True):
             yield ClaimNeed("others", f"{name}{older}", f"is not {name}{older}")
@@ -95,6 +100,7 @@ def settled(roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate], family
     # What goes with every newer module clashes with an old one only, and an old release is what goes with that.
     bending = {one.package for one in against if all(s.operator[0] == ">" for s in SpecifierSet(one.module_versions))}
     for need in roots:
+        # What was requested by URL has one version, and what the solver did not reach has none to hold on to.
         candidate = chosen.get(need.key)
         if not isinstance(need, PackageNeed) or not isinstance(candidate, Candidate) or candidate.url:
             continue
@@ -106,6 +112,7 @@ def settled(roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate], family
             and need.name not in modules | bending
             and not (version.is_prerelease or version.epoch)
         ):
+            # Below 1.0 the second number is what projects raise for an incompatible change.
             oldest = ".".join(map(str, version.release[: 1 if version.major else 2]))
             at_least = SpecifierSet(f">={oldest}")
             yield PackageNeed(need.name, need.extra, at_least, None, f"{need.name}{at_least}", need.origin)
@@ -130,6 +137,7 @@ def inevitable(provider: Provider, roots: Sequence[AnyNeed], among: Collection[s
     for need in roots:
         if isinstance(need, PackageNeed) and need.key in among:
             needs.setdefault(need.key, [[]])[0].append(need)
+    # Appended to while it is read: the dependencies of what is inevitable are looked at in turn.
     waiting = [*needs]
     for key in waiting:
         name = key.partition("[")[0]
@@ -138,6 +146,7 @@ def inevitable(provider: Provider, roots: Sequence[AnyNeed], among: Collection[s
         if (suffix := cuda_suffix(name)) and suffix[0] in provider.family.runtime:
             yield ClaimNeed(str(suffix[1]), CUDA_MAJOR, f"is a library of CUDA {suffix[1]}")
         versions = _few_versions(provider, key, needs[key])
+        # Only what every version claims: one version without the claim, and there may be an answer.
         majors = [{claim for claim in provider.claims(one) if claim.key == CUDA_MAJOR} for one in versions]
         yield from set[ClaimNeed].intersection(*majors) if majors else ()
         for wanted in sorted(set[str].intersection(*map(set, versions.values()))) if versions else ():
@@ -156,6 +165,7 @@ def _few_versions(
         for candidate in islice(build_iter_view(matches), _FEW + 1 - len(found)):
             try:
                 own = [need for need in provider.get_dependencies(candidate) if isinstance(need, PackageNeed)]
+            # A hint for speed must not fail the plan; the search itself will meet the index again and report it.
             except IndexUnavailableError:
                 return {}
             assert isinstance(candidate, Candidate)

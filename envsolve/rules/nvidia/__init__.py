@@ -79,6 +79,8 @@ class Nvidia:
         self._facts = facts
         self._os = machine.platform.os if machine.platform else None
         self._lifted = lifted(machine, facts.forward)
+        # Kept: one judge is asked about every build of the catalogue, and these answers depend on the GPU or
+        # the CUDA only.
         self._lives: dict[Gpu, Reason] = {}
         self._fits: dict[str, DriverFit] = {}
         self._codes: dict[tuple[object, ...], tuple[Level, str | None, tuple[Reason, ...]]] = {}
@@ -91,6 +93,9 @@ class Nvidia:
             return tuple(self._as_triton(build, gpu, host) for gpu in machine.gpus or (Gpu(),))
         cuda = build.cuda or ""
         fit = self._driver(cuda)
+        # Empty is not None: a machine that is known to have no GPU is a refusal, one of which nothing is
+        # known is judged below
+        # for a GPU without a name.
         if machine.gpus == ():
             nothing = Reason("sass", False, "the machine has no NVIDIA GPU to run CUDA code on")
             return (Verdict(Level.NONE, None, fit.required, None, None, (*host, nothing, fit.reason)),)
@@ -100,10 +105,13 @@ class Nvidia:
         level, code, reasons = self._code(build, cuda, gpu)
         every = (*host, fit.reason, *reasons)
         answers = {reason.ok for reason in every}
+        # A failure outweighs what is not known: nothing that could still be learned makes this build run.
         if False in answers:
             level, code = Level.NONE, None
         elif None in answers:
             level = Level.UNKNOWN
+        # Triton's answer is beside the level, not in it: torch without Triton is useful to many, and only the order of
+        # candidates takes it into account.
         triton = self._compiles(triton_pin(build), gpu.cc)
         told = every if triton is None else (*every, triton)
         return Verdict(level, code, fit.required, fit.mode, triton.ok if triton else None, told)
@@ -111,6 +119,7 @@ class Nvidia:
     def _code(self, build: Build, cuda: str, gpu: Gpu) -> tuple[Level, str | None, tuple[Reason, ...]]:
         """Rules 2 to 5 and 7 for one GPU; many builds carry the same code."""
         known = build.known("code")
+        # Without the version: consecutive releases of a variant carry the same list of architectures.
         key = (build.code, cuda, gpu, build.package == _TORCH, known.evidence, known.source)
         if key not in self._codes:
             level, code, reasons = self._judge_code(build, cuda, gpu)
@@ -129,6 +138,8 @@ class Nvidia:
         evidence, source = known.evidence.value, known.source
         if build.code is None:
             return Level.UNKNOWN, None, [*reasons, Reason("sass", None, "the GPU code in the build is not known")]
+        # An empty list is a measurement (the wheel has no kernels), None is the absence of one; only the
+        # latter is unknown.
         if not build.code:
             return Level.NATIVE, None, [*reasons, Reason("sass", True, "no GPU code of its own", evidence, source)]
         level, arch = self._facts.best_code(build.code, cc)
@@ -141,6 +152,9 @@ class Nvidia:
             text = f"{arch.name} is compiled for cc {cc} by the driver"
             reasons.append(Reason("ptx", True, text, evidence, source))
             reasons.append(ptx_loads(cuda, self._lifted))
+        # torch's wheels come with the libraries of exactly their toolkit. An extension uses whichever torch
+        # beside it has, so
+        # it fails this rule only if no toolkit of its major supports the GPU.
         if build.package == _TORCH:
             reasons.append(self._facts.libraries_serve(cuda, cc))
         elif arch is not None and (denied := self._no_library_serves(cuda, cc)) is not None:
@@ -172,6 +186,7 @@ class Nvidia:
     def _as_triton(self, build: Build, gpu: Gpu, host: Sequence[Reason]) -> Verdict:
         """Triton itself: what it compiles for a GPU runs there, or not."""
         reason = self._compiles(build.version, gpu.cc)
+        # A Triton that the catalogue does not know must not pass silently: its own word decides, and there is none.
         told = (
             *host,
             reason or Reason("triton", None, f"whether Triton {build.version} supports the GPU is not known"),

@@ -28,6 +28,7 @@ def sass_level(arch: Arch, cc: ComputeCapability, architectures: Architectures) 
     """
     made_for = _current_name(arch.cc, architectures)
     card = _current_name(cc, architectures)
+    # Before the suffix is looked at: sm_90a on a 9.0 is native, and on anything else nothing.
     if made_for == card:
         return Level.NATIVE
     if arch.suffix == "a" or made_for.major != card.major or made_for.minor > card.minor:
@@ -45,6 +46,7 @@ def ptx_level(arch: Arch, cc: ComputeCapability, architectures: Architectures) -
     made_for, card = _current_name(arch.cc, architectures), _current_name(cc, architectures)
     if arch.suffix == "a":
         return Level.PTX if made_for == card else Level.NONE
+    # The family of an f form is its major from its own minor on, as for SASS: it is not PTX for later generations.
     if arch.suffix == "f":
         return Level.PTX if made_for.major == card.major and made_for <= card else Level.NONE
     return Level.PTX if made_for <= card else Level.NONE
@@ -56,6 +58,7 @@ def best_code(names: Iterable[str], cc: ComputeCapability, architectures: Archit
     for name in names:
         arch = Arch.parse(name)
         level = (sass_level if arch.kind == "sass" else ptx_level)(arch, cc, architectures)
+        # Of equal levels the nearest to the GPU, sm_86 rather than sm_80 on an 8.9, as CUDA's own loader chooses.
         newer = best[1] is not None and level == best[0] and arch.cc > best[1].cc
         if level.rank < best[0].rank or newer:
             best = (level, arch)
@@ -102,6 +105,8 @@ def chosen_ptxas(release: TritonRelease, cc: ComputeCapability) -> Ptxas | None:
     for ptxas in release.ptxas:
         first = ComputeCapability.parse(ptxas.min_cc)
         end = ComputeCapability.parse(ptxas.max_cc) if ptxas.max_cc else None
+        # Newer releases have a second assembler, for Blackwell. The ranges do not overlap, so the first match
+        # is the only one.
         if first <= cc and (end is None or cc < end):
             return ptxas
     return None
@@ -140,6 +145,7 @@ def triton_runs(
     name = arch_asked(release, cc)
     if name not in ptxas.archs:
         return say(False, f"compiles with {ptxas.file} {ptxas.cuda}, which does not know {name}")
+    # Asked after the assembler: without one, simple kernels fail too, and that is the stronger statement.
     if str(cc) in release.no_matrix_product:
         return say(False, f"compiles only simpler kernels for cc {cc}, no matrix products", "triton-matrix")
     fit = driver_runs(ptxas.cuda, driver, os, toolkits, floors)
@@ -195,6 +201,7 @@ def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
     """
     pair = f"{companion.package} {companion.version} [{companion.variant}] with torch {torch.version} [{torch.variant}]"
     same = companion.variant in (ANY, torch.variant) or agrees_on == "nothing"
+    # A companion that says which CUDA versions it accepts knows better than the name of its variant.
     if companion.torch_cuda:
         same = serves_cuda(companion, torch.cuda)
     elif agrees_on == "major" and companion.cuda and torch.cuda:

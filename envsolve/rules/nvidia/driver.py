@@ -46,8 +46,11 @@ def driver_runs(
 
     if driver is None or (driver.version is None and driver.cuda is None):
         return fit(None, "the machine's driver is not known")
+    # Before the floor: in full support PTX works as well, which the mode says and rule 2 needs.
     if knows:
         return fit(True, f"the driver supports CUDA {driver.cuda}", "full")
+    # A branch without a patch level ("550") may lie on either side of a floor such as 550.54; the CUDA version
+    # can still tell.
     ok = driver.release.reaches(required) if driver.release else None
     if ok is None and driver.cuda is not None:
         ok = _family_implies(driver.cuda, cuda)
@@ -62,6 +65,7 @@ def _oldest_driver(
 ) -> tuple[str, str, str] | None:
     version = CudaVersion.parse(cuda)
     for floor in floors:
+        # An open floor ends with its major: minor-version compatibility never crosses a major.
         last = CudaVersion.parse(floor.last) if floor.last else (CudaVersion.parse(floor.first).major, 99)
         if CudaVersion.parse(floor.first) <= version <= last:
             driver = floor.windows if os == "windows" else floor.linux
@@ -82,6 +86,7 @@ def _family_implies(driver_cuda: str, cuda: str) -> bool | None:
     floor of the later ones is 450.80.02, so a driver "for CUDA 11.0" leaves it open.
     """
     have, need = CudaVersion.parse(driver_cuda), CudaVersion.parse(cuda)
+    # Drivers are backward compatible without limit: a driver of a later family runs every earlier one.
     if have[0] != need[0]:
         return have[0] > need[0]
     if need < (11, 1):
@@ -122,6 +127,7 @@ def can_exist(
     if driver is None or (driver.version is None and driver.cuda is None):
         return say(None, "the machine's driver is not known")
     have = f"driver {driver.version}" if driver.version else f"a driver for CUDA {driver.cuda}"
+    # The order matters for the message only: no driver is both too old and too new for a GPU.
     if known.first_driver and _before(driver, known.first_driver, drivers):
         return say(False, f"{gpu.label} needs driver {known.first_driver} or newer; {have} does not know the GPU")
     if known.last_branch and _after(driver, known.last_branch, drivers):
@@ -137,6 +143,7 @@ def _before(driver: Driver, first: str, drivers: Sequence[DriverBranch]) -> bool
 
 
 def _after(driver: Driver, last: str, drivers: Sequence[DriverBranch]) -> bool:
+    # By branch: support for an architecture ends with a branch, never within one.
     if driver.release:
         return driver.release.branch > DriverVersion.parse(last).branch
     branch = branch_of(last, drivers)
@@ -198,12 +205,15 @@ def compat_serves(machine: Machine, facts: ForwardFacts) -> Reason | None:
     have = f"driver {driver.version}" if driver.version else f"a driver for CUDA {driver.cuda}"
     if machine.platform and machine.platform.os not in (None, "linux"):
         return Reason("forward", False, f"{library} is for Linux only")
+    # Not merely of no use: the loader takes it all the same, and then every CUDA call fails.
     if driver.supports(driver.compat_libcuda):
         text = f"{library} is not newer than {have}, which supports CUDA {driver.cuda} itself"
         return Reason("forward", False, f"{text} (CUDA error 803)")
+    # Eight equal GPUs of a node are one question.
     gpus = {(gpu.name, gpu.compute_capability): gpu for gpu in machine.gpus or ()}
     unfit = [reason for gpu in gpus.values() if (reason := _no_gpu_for_it(gpu, library, driver, facts))]
     if unfit:
+        # A certain refusal first: one GPU that cannot use the library makes CUDA fail for all of them.
         return min(unfit, key=lambda reason: reason.ok is None)
     if not machine.gpus or driver.version is None or driver.cuda is None:
         lacking = "driver is" if machine.gpus else "GPUs are"
@@ -250,16 +260,17 @@ def _no_gpu_for_it(gpu: Gpu, library: str, driver: Driver, facts: ForwardFacts) 
     """Why a GPU cannot use the library, or that it is not known whether it can; None if it can."""
     model = facts.model(gpu)
     if model is None:
-        text = f"{library} serves data-centre GPUs only; whether {gpu.label} is one is not known"
+        text = f"{library} supports data-centre GPUs only; whether {gpu.label} is one is not known"
         return Reason("forward", None, text)
     if not model.data_centre:
         text = f"{library} supports data-centre GPUs only, and {gpu.label} is not one (CUDA error 804)"
         return Reason("forward", False, text, model.evidence.value, model.source)
     branch = next((b for b in facts.drivers if b.cuda_version == CudaVersion.parse(driver.compat_libcuda or "0")), None)
+    # The library contains the user-mode half of its driver, which dropped the same GPUs as that driver did.
     built_from = Driver(branch.branch, branch.cuda) if branch else None
     life = can_exist(gpu, built_from, facts.architectures, facts.drivers)
     if built_from is not None and life.ok is False:
-        text = f"{library} is of driver branch R{built_from.version}, which does not serve {gpu.label}"
+        text = f"{library} is of driver branch R{built_from.version}, which does not support {gpu.label}"
         return Reason("forward", False, text, life.evidence, life.source)
     return None
 
@@ -270,6 +281,7 @@ def _listed(cuda: str, version: str, library: str, facts: ForwardFacts) -> Reaso
     named: dict[str, ImageRequirement] = {}
     for release in facts.releases():
         if CudaVersion.parse(release.cuda) == CudaVersion.parse(cuda):
+            # Conditions for other brands say nothing here: the library runs on data-centre GPUs only.
             for allowed in release.or_drivers:
                 if _DATA_CENTRE in allowed.brands:
                     named |= dict.fromkeys(allowed.branches, release)
@@ -279,9 +291,9 @@ def _listed(cuda: str, version: str, library: str, facts: ForwardFacts) -> Reaso
     listed = ", ".join(f"R{branch}" for branch in sorted(named, key=DriverVersion.parse))
     if found is None:
         any_of_them = next(iter(named.values()))
-        text = f"{library} is meant for driver branches {listed}; whether it serves driver {version} is not known"
+        text = f"{library} is meant for driver branches {listed}; whether it works with driver {version} is not known"
         return Reason("forward", None, text, any_of_them.evidence.value, any_of_them.source)
-    text = f"{library} serves driver {version} (it is meant for branches {listed})"
+    text = f"{library} works with driver {version} (it is meant for branches {listed})"
     return Reason("forward", True, text, found.evidence.value, found.source)
 
 
@@ -293,6 +305,7 @@ def overstated_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> D
     """
     if driver is None or driver.version is None or driver.cuda is None:
         return None
+    # Only a higher version is a sign: a profile may state less than the branch supports.
     branch = branch_of(driver.version, drivers)
     return branch if branch and CudaVersion.parse(driver.cuda) > branch.cuda_version else None
 

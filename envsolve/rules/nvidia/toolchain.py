@@ -54,6 +54,8 @@ class GccRange(msgspec.Struct, frozen=True):
         """The range without the compilers older than a major; itself where that leaves none out."""
         if self.first is not None and self.first >= first:
             return self
+        # The C++ ABI of libstdc++ is stable across majors, so a newer gcc than torch's own is safe where its
+        # own is too old.
         preferred = max(self.preferred, first) if self.preferred is not None else None
         return GccRange(first, self.last, preferred, (reason, *(self.reasons[1:] if self.first else self.reasons)))
 
@@ -86,9 +88,13 @@ def nvcc_without_torch(
     if driver_cuda is None:
         return None, Reason("toolchain", None, "which nvcc fits is not known, since the driver is not")
     cards = tuple(cards)
+    # Sorted before it is filtered: min() takes the first of equals, so of several toolkits that are equally near
+    # at hand
+    # the newest wins.
     newest_first = sorted(facts.toolkits, key=lambda toolkit: toolkit.cuda_version, reverse=True)
     known = [t for t in newest_first if t.cuda_version <= CudaVersion.parse(driver_cuda)]
     fitting = [t for t in known if not _unknown_to(t, cards, facts)]
+    # A toolkit that is installed beats a newer one that would have to be downloaded.
     chosen = min(fitting, key=lambda toolkit: reach(toolkit.version), default=None)
     if chosen is None:
         listed = ", ".join(map(str, cards))
@@ -113,6 +119,7 @@ def gcc_for(torch: Build, facts: CompilerFacts) -> GccRange:
     """The host compilers within nvcc's limit, torch's own limit for that CUDA, and its headers' C++ standard."""
     lower: list[_Bound] = []
     upper = _limit_of_nvcc(torch.cuda, facts)
+    # A gcc that lacks the C++ standard fails inside torch's headers, with a message that names neither.
     extension = facts.extensions.get(torch.version)
     if extension is not None:
         if extension.gcc_min is not None:
@@ -124,6 +131,8 @@ def gcc_for(torch: Build, facts: CompilerFacts) -> GccRange:
                 f"the headers of torch {torch.version} ask for C++{standard.standard}: gcc {standard.gcc_min} or newer"
             )
             lower.append((standard.gcc_min, _reason(text, extension)))
+        # torch refuses the compiler before nvcc sees it, so its limit counts even if that nvcc would accept a
+        # newer gcc.
         below = extension.gcc_below.get(torch.cuda or "")
         if below is not None:
             text = f"torch {torch.version} refuses gcc {below} and newer with CUDA {torch.cuda}"
@@ -148,6 +157,7 @@ def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerF
     wanted = sorted(set(cards))
     if not wanted:
         return None, Reason("toolchain", None, "the GPUs are not known, so TORCH_CUDA_ARCH_LIST is not either")
+    # Not a failure: the GPUs themselves are the best guess, and the build refuses a name that it does not know.
     entries = _entries(torch, facts)
     if entries is None:
         return ";".join(map(str, wanted)), Reason(
@@ -178,6 +188,7 @@ def archs_known(
     """
     wanted = sorted(set(cards))
     extension, toolkit = facts.extensions.get(version or ""), toolkit_of(cuda, facts.toolkits)
+    # Names with a suffix (9.0a) are left out: such code runs on that one GPU only.
     by_torch = {ComputeCapability.parse(name) for name in extension.archs if name[-1].isdigit()} if extension else None
     by_nvcc = {Arch.parse(name).cc for name in toolkit.archs} if toolkit else None
     known = [one for one in (by_torch, by_nvcc) if one is not None]
@@ -198,6 +209,7 @@ def written_archs(project: SourceProject, cards: Iterable[ComputeCapability], fa
     if not wanted or None in found:
         return None
     listed = sorted({cc for cc in found if cc})
+    # The form is an example of two entries, "80;90" or "8.0 9.0": what is between them is the separator.
     separator = project.arch_form.strip("0123456789.")
     return separator.join(str(cc) if "." in project.arch_form else cc.sm.removeprefix("sm_") for cc in listed)
 
@@ -228,6 +240,7 @@ def _serving(
     card: ComputeCapability, entries: Iterable[ComputeCapability], architectures: Mapping[str, Architecture]
 ) -> ComputeCapability | None:
     """The entry nearest to a GPU of those whose SASS runs there."""
+    # SASS only: PTX would make the first start compile every kernel, and the driver may be too old to do that (rule 2).
     usable = [cc for cc in entries if sass_level(Arch.parse(cc.sm), card, architectures) is not Level.NONE]
     return max(usable, default=None)
 
