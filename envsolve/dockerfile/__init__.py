@@ -113,6 +113,7 @@ def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
             why = "is given at build time" if "$" in given else f"is {given}, which is not read"
             yield Unjudged(one.command.line, f"{one.name}: {one.variable} {why}")
     yield from parts_unjudged(stage, asked)
+    yield from compiling.builders_unjudged(stage, asked)
     yield from _unread(stage, asked)
 
 

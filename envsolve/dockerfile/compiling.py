@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from envsolve.dockerfile.contents import sets_variables
-from envsolve.dockerfile.model import Command, Finding, Severity, Stage
+from envsolve.dockerfile.model import Command, Finding, Severity, Stage, Unjudged
 from envsolve.dockerfile.offers import Asked, Offer
 from envsolve.dockerfile.sources import ARCH_LIST, Compiled, compiled_in, lacks_nvcc, lacks_torch, nvcc_in
 from envsolve.facts.hardware import ArchName, Toolkit, toolkit_of
@@ -360,6 +360,21 @@ def _no_nvcc(one: Compiled, stage: Stage, cuda: CudaVersion | None) -> Finding:
         text, level = f"{text}; its build succeeds only if it finds a ready wheel for this torch and Python", "warning"
     remedy = f"take a -devel image of CUDA {cuda}" if cuda else "take a -devel image, such as those of nvidia/cuda"
     return Finding(one.command.line, "toolkit-missing", level, text, (remedy,))
+
+
+# Programs that run a compiler by files of their own.
+_BUILDERS = frozenset({"make", "ninja", "cmake", "cargo", "bazel", "bazelisk", "meson", "scons"})
+
+
+def builders_unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
+    """The first program of a stage that may run its nvcc, unless its line names the GPUs."""
+    if not nvcc_in(stage, asked):
+        return
+    named = {one.line for one in stage.commands if cmake_code(one) is not None or nvcc_code(one) is not None}
+    for command in stage.commands:
+        if command.program in _BUILDERS and len(command.words) > 1 and command.line not in named:
+            yield Unjudged(command.line, f"{command.program}: the GPUs that it may compile for are not read")
+            return
 
 
 CHECKS = (arch_list, isolation, torch_first, nvcc, toolkit)

@@ -200,7 +200,8 @@ def _starts_on(requirement: ImageRequirement, machine: Machine, asked: Asked) ->
 def compat_libcuda(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """A compat ``libcuda`` first on the library path; elsewhere only the container runtime would use it (rule 8)."""
     path = stage.variables.get("LD_LIBRARY_PATH", "")
-    image = asked.image(stage)
+    # A build sees no driver, so another stage does not fail.
+    image = asked.image(stage) if stage is asked.final else None
     if not any(part.rstrip("/").endswith("compat") for part in path.split(":")) or image is None or not image.cuda:
         return
     cuda = str(CudaVersion.parse(image.cuda))
@@ -211,7 +212,7 @@ def compat_libcuda(stage: Stage, asked: Asked) -> Iterator[Finding]:
                 f"LD_LIBRARY_PATH puts the compat libcuda of CUDA {cuda} first; on {one_line(machine)}: {reason.text}"
             )
             remedies = ("take the compat directory out of LD_LIBRARY_PATH",)
-            yield Finding(stage.line, "compat-libcuda", "error", text, remedies, asked.title(reason.source))
+            yield Finding(stage.root.line, "compat-libcuda", "error", text, remedies, asked.title(reason.source))
 
 
 _INSTALLERS = frozenset({"apt", "apt-get", "aptitude", "dnf", "yum", "microdnf", "zypper"})

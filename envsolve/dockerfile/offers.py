@@ -239,9 +239,11 @@ class Asked:
 
     def knows(self, stage: Stage) -> bool:
         """Whether the contents of its image are known. Images of toolkits, Pythons and distributions have no torch."""
-        # python:3.12-slim names no distribution, and contains a Python alone.
-        official = Name.of(stage.root.image).python() is not None
-        return official or self.image(stage) is not None or self.distribution(stage) is not None
+        name = Name.of(stage.root.image)
+        # python:3.12-slim names no distribution, and contains a Python alone. Of an image of somebody else, the tag
+        # may name the distribution that it is built on.
+        official = name.python() is not None or "/" not in name.repository
+        return self.image(stage) is not None or (official and (bool(name.python()) or bool(self.distribution(stage))))
 
     def within(self, stage: Stage) -> Within:
         """The Python that ``pip`` is for in a stage, and its libc; None for what the image does not decide."""

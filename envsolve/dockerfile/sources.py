@@ -107,7 +107,9 @@ def _tree(place: str, command: Command, trees: Mapping[str, str], asked: Asked) 
     if setup is None or "CUDAExtension" in setup:
         # torch adds no architectures to options that have some.
         own_list = setup is not None and re.search(r"gencode|-arch\b|arch=(?:sm|compute)_", setup) is not None
-        return Compiled(command, name, None, sure=setup is not None, own_list=own_list)
+        # Many leave the extension out if a variable says so, or if they find no nvcc.
+        sure = setup is not None and re.search(r"\bgetenv\b|\benviron\b|is_available|CUDA_HOME", setup) is None
+        return Compiled(command, name, None, sure=sure, own_list=own_list)
     return None
 
 

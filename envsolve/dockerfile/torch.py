@@ -314,7 +314,10 @@ def argument_scope(stage: Stage, asked: Asked) -> Iterator[Finding]:
         named = re.findall(r"\$\{?(\w+)", " ".join(install.command.words))
         for name in sorted(stage.outside.intersection(named) - set(install.command.variables)):
             text = f"{name} is declared only before FROM, so it is empty in this stage"
-            yield Finding(install.command.line, "argument-scope", "error", text, (f"ARG {name} behind FROM",))
+            # `torch==` is an error of pip's; `certifi` alone only loses its pin.
+            fails = re.search(rf"[=<>~]\$\{{?{name}\b", " ".join(install.command.words))
+            level: Severity = "error" if fails else "warning"
+            yield Finding(install.command.line, "argument-scope", level, text, (f"ARG {name} behind FROM",))
 
 
 def backend_auto(stage: Stage, asked: Asked) -> Iterator[Finding]:

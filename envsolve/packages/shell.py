@@ -32,7 +32,8 @@ _RUNNER_VALUES = frozenset(
 )
 _SHELL = re.compile(r"(?:\S*/)?(?:ba|da|z|k|a)?sh")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?([-+])([^}]*))?\})")
+# A default may contain variables: ${CUDA:+nvidia/cuda:${CUDA}-devel}.
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?([-+])((?:[^${}]|\$\{[^{}]*\}|\$(?!\{))*))?\})")
 _BACKTICKS = re.compile(r"`([^`\n]*)`")
 _QUOTED_OR_COMMENT = re.compile(r"('[^']*'|\"(?:\\.|[^\"\\])*\"|\\.)|(?<![^\s;&|(])#[^\n]*", re.DOTALL)
 # Files go as deep as a shell in a shell in a shell. A limit, since the text may be hostile.
@@ -72,8 +73,8 @@ def resolved(word: str, scope: Mapping[str, str]) -> str:
         if value == unset(name):
             value = None
         if operator == "+":
-            return other if value else ""
-        return value or (other if operator else match[0] if value is None else "")
+            return resolved(other, scope) if value else ""
+        return value or (resolved(other, scope) if operator else match[0] if value is None else "")
 
     return _VARIABLE.sub(given, word)
 

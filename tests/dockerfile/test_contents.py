@@ -78,6 +78,13 @@ def test_an_unknown_image_may_have_the_libraries(catalogue: Catalogue) -> None:
         ("FROM pytorch/pytorch:2.8.0-cuda12.9-cudnn9-devel\n", "RTX 3090, driver 570.86", ["image-driver"]),
         ("FROM pytorch/pytorch:2.8.0-cuda12.9-cudnn9-runtime\n", "RTX 3090, driver 570.86", []),
         ("FROM pytorch/pytorch:2.4.0-cuda12.1-cudnn9-runtime\nRUN pip install torchvision==0.19.0\n", OLD, []),
+        # A build sees no driver, so a compat path in another stage does no harm.
+        (
+            "FROM nvidia/cuda:13.0.2-devel-ubuntu24.04 AS b\nENV LD_LIBRARY_PATH=/usr/local/cuda/compat\n"
+            "FROM nvidia/cuda:13.0.2-runtime-ubuntu24.04\n",
+            NEW,
+            [],
+        ),
         # An environment of its own does not see the torch of the image.
         ("FROM pytorch/pytorch:2.1.2-cuda12.1-cudnn8-runtime\n", "RTX 5090, driver 570.86", ["image-torch"]),
         (
@@ -124,3 +131,35 @@ def test_what_a_project_of_the_context_requires_is_read(catalogue: Catalogue, tm
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'own'\ndynamic = ['version', 'dependencies']\n")
     [unread] = check(text, target, catalogue, tmp_path).unjudged
     assert unread.text == ".: what it depends on is not read"
+
+
+@pytest.mark.parametrize(
+    ("image", "known"),
+    [
+        ("ubuntu:22.04", True),
+        ("golang:1.24-bookworm", True),
+        ("opensuse/leap:15.6", True),
+        ("ghcr.io/astral-sh/uv:python3.12-bookworm-slim", True),
+        ("rapidsai/rapidsai:cuda9.2-runtime-ubuntu16.04", False),  # the tag says what it is built on
+        ("own/torch:ubuntu22.04", False),
+    ],
+)
+def test_the_tag_does_not_say_what_somebody_put_on_a_distribution(
+    catalogue: Catalogue, image: str, known: bool
+) -> None:
+    unjudged = [one.text for one in check(f"FROM {image}\n", NEW, catalogue).unjudged]
+    assert unjudged == ([] if known else [f"{image}: what this image contains is not known"])
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("RUN cargo build --release --features cuda\n", "cargo: the GPUs"),
+        ("RUN cmake -B build . && make -C build\n", "cmake: the GPUs"),
+        ("RUN cmake -DCMAKE_CUDA_ARCHITECTURES=86 . && make\n", None),
+    ],
+)
+def test_a_compiler_that_other_programs_run_is_not_judged(catalogue: Catalogue, line: str, says: str | None) -> None:
+    unjudged = check(f"FROM nvidia/cuda:12.6.3-devel-ubuntu24.04\n{line}", NEW, catalogue).unjudged
+    assert len(unjudged) == (says is not None) and all(one.text.startswith(says or "") for one in unjudged)
+    assert not check(f"FROM ubuntu:22.04\n{line}", NEW, catalogue).unjudged

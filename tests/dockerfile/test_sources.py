@@ -172,3 +172,15 @@ def test_what_pip_wheel_compiles_is_judged(catalogue: Catalogue) -> None:
     text = "FROM nvidia/cuda:12.6.3-devel-ubuntu24.04\nRUN TORCH_CUDA_ARCH_LIST=9.0 pip wheel -w /wheels ./ext\n"
     report = dockerfile.check_dockerfile(text, (describe_target("RTX 4090", catalogue),), catalogue)
     assert [finding.code for finding in report.findings] == ["arch-list"]
+
+
+def test_a_setup_that_may_leave_its_extension_out_is_no_certain_fault(catalogue: Catalogue, tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text("if os.getenv('BUILD'): e = [CUDAExtension('a', ['a.cu'])]\nsetup()\n")
+    for image, levels in ((CU126, ["warning"]), ("FROM python:3.12-slim-bookworm\n", [])):
+        text = f"{image}COPY . /app\nWORKDIR /app\nRUN python3 setup.py install\n"
+        assert [one.level for one in found(text, ADA, catalogue, tmp_path)] == levels
+
+
+def test_mmcv_full_leaves_its_gpu_code_out_without_a_gpu(catalogue: Catalogue) -> None:
+    text = f"{CU126}RUN pip install torch==1.10.1\nRUN pip install mmcv-full==1.4.0\n"
+    assert "cuda-not-forced" in [one.code for one in found(text, ADA, catalogue)]

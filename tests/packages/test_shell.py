@@ -38,3 +38,18 @@ def test_variables_that_double_are_cut_at_the_limit() -> None:
     for number in range(1, 60):
         scope[f"A{number}"] = resolved(f"${{A{number - 1}}}${{A{number - 1}}}", scope)
     assert len(scope["A59"]) <= VARIABLE_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("${A:+nvidia/cuda:${A}-devel}", "nvidia/cuda:12.6-devel"),
+        ("${B:+nvidia/cuda:${A}-devel}", ""),
+        ("${B:-${A}}", "12.6"),
+        ("${B:-x$A}", "x12.6"),
+        ("${A:-${B}}", "12.6"),
+        ("${B:-${C}}", "${C}"),
+    ],
+)
+def test_a_default_may_contain_variables(word: str, value: str) -> None:
+    assert resolved(word, {"A": "12.6", "B": ""}) == value
