@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from envsolve.solve import resolver
-from envsolve.solve.search import search
+from envsolve.solve.resolver import search
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:

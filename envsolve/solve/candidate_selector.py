@@ -24,7 +24,7 @@ from envsolve.packages.requirements import Need
 from envsolve.rules.platform import Environment
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import Family, Option
-from envsolve.solve.needs import Walk
+from envsolve.solve.needs import Walk, within
 from envsolve.solve.outcome import PlanWarning
 from envsolve.solve.preferences import Preferences, in_front, too_late
 from envsolve.system.limits import ODD_FILES
@@ -160,7 +160,8 @@ class CandidateSelector(msgspec.Struct, eq=False):
         wanted = self.prereleases or bool(specifier.prereleases) or listing.early.issuperset(places)
         singles = [(single, self._takes.setdefault((name, single), {})) for single in specifier]
         kept = self.preferences.get(name, ())
-        for place in in_front(places, kept, lambda place: _version(listing, place)):
+        near = within(places, specifier, lambda place: _version(listing, place))
+        for place in in_front(near, kept, lambda place: _version(listing, place)):
             if wanted or place not in listing.early:
                 for single, known in singles:
                     if place not in known:

@@ -6,12 +6,15 @@ time at every start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import msgspec
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
+from packaging.specifiers import Specifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+from resolvelib.structs import RequirementInformation
 
 from envsolve.packages.model import IndexFile
 from envsolve.solve.family import Option
@@ -62,6 +65,47 @@ class Conjunctions:
             # The specifiers are kept, so that no other one can come to have the id of one of them.
             self._known[key] = together, tuple(asked.values())
         return self._known[key][0]
+
+
+def within(places: Sequence[int], specifier: SpecifierSet, version: Callable[[int], Version]) -> Sequence[int]:
+    """The places of versions, newest first, less those beyond the bounds of a specifier; what is left may not fit.
+
+    A package with a release a day (boto3 has 2,000) is asked for with thousands of specifiers, each of which takes few.
+    """
+    first, last = 0, len(places)
+    for newest, oldest in map(_bounds, specifier):
+        if newest is not None:
+            first = max(first, bisect_left(places, True, key=lambda place: not _is_newer(version(place), newest)))
+        if oldest is not None:
+            last = min(last, bisect_left(places, True, key=lambda place: version(place) < oldest))
+    return places[first:last]
+
+
+@lru_cache(maxsize=4096)
+def _bounds(one: Specifier) -> tuple[Version | None, Version | None]:
+    """Versions between which all lie that a specifier takes, not always the nearest ones; None for no bound."""
+    text = one.version.removesuffix(".*")
+    try:
+        bound = Version(text)
+    except InvalidVersion:  # of ===
+        return None, None
+    if one.operator in ("<", "<="):
+        return bound, None
+    if one.operator in (">", ">="):
+        return None, bound
+    if one.operator == "==" and text == one.version:
+        return bound, bound
+    kept = bound.release[:-1] if one.operator == "~=" else bound.release
+    if one.operator not in ("==", "~=") or not kept or bound.epoch:
+        return None, None
+    # 1.2.* is before 1.3, and its first pre-releases are before 1.2.
+    newest = Version(".".join(map(str, (*kept[:-1], kept[-1] + 1))))
+    return newest, bound if one.operator == "~=" else Version(f"{text}.dev0")
+
+
+def _is_newer(version: Version, bound: Version) -> bool:
+    """Whether a version is beyond an upper bound, which takes every build (``+local``) of its own version."""
+    return version > bound and (version.local is None or Version(version.public) > bound)
 
 
 Thing = TypeVar("Thing")
@@ -216,3 +260,20 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
 
 AnyNeed = PackageNeed | SameNeed | PairedNeed | VariantNeed | ClaimNeed | PythonNeed
 AnyCandidate = Candidate | VariantCandidate | ClaimCandidate
+
+
+class Learnt:
+    """What searches found out of candidates, which holds for the roots of these searches.
+
+    Attributes:
+        barred: Those in no solution.
+        excluded: Whether two needs leave no version of their package.
+        failed: Of candidates, the needs that another one excluded, each with the candidate.
+        refuted: Of candidates, others beside which they are in no solution.
+    """
+
+    def __init__(self) -> None:
+        self.barred: set[AnyCandidate] = set()
+        self.excluded: dict[tuple[AnyNeed, AnyNeed], bool] = {}
+        self.failed: dict[AnyCandidate, list[list[RequirementInformation[AnyNeed, AnyCandidate]]]] = {}
+        self.refuted: dict[AnyCandidate, dict[frozenset[AnyCandidate], None]] = {}

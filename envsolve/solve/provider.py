@@ -33,6 +33,7 @@ from envsolve.solve.needs import (
     ClaimCandidate,
     ClaimNeed,
     Conjunctions,
+    Learnt,
     PackageNeed,
     PairedNeed,
     PythonNeed,
@@ -86,7 +87,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self._conjunctions = Conjunctions()
         self.overrides: Mapping[str, Sequence[Requirement]] = {}  # in place of what anything requires of a package
         self.stand_ins: Mapping[str, str] = {}  # by name, the package that replaces a required one
-        self.barred: set[AnyCandidate] = set()  # what a search has found to be in no solution of its roots
+        self.learnt = Learnt()  # by a search
         self.claimed: Claimed = "nothing"
         self.budget: Budget  # of the searches; each solve sets its own
         self.builds: MetadataBuilds | None = None  # of metadata that source archives do not state, if allowed
@@ -138,10 +139,9 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
     ) -> Matches[AnyCandidate]:
         """Candidates that satisfy all that is needed so far, best first, each made only when the solver asks for it."""
         needs = list(requirements[identifier])
-        # As it is now: what a criterion was made with may be barred later on, but never comes to be empty.
-        bad = self.barred.union(incompatibilities[identifier])
-        stand_ins = self._stand_ins(identifier, needs)
-        if stand_ins is not None:
+        # As of now: what a criterion was made with may be barred later, but never comes to be empty.
+        bad = self.learnt.barred.union(incompatibilities[identifier])
+        if (stand_ins := self._stand_ins(identifier, needs)) is not None:
             return [candidate for candidate in stand_ins if candidate not in bad]
         name, _, extra = identifier.rstrip("]").partition("[")
         fixed = self._fixed(needs, extra or None)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
-from resolvelib import ResolutionImpossible
-from resolvelib.structs import State
+from resolvelib import ResolutionImpossible, ResolutionTooDeep
+from resolvelib.structs import RequirementInformation, State
 
 from envsolve.errors import EnvsolveError
 from envsolve.packages.requirements import Need
@@ -18,14 +19,15 @@ from envsolve.solve.needs import (
     AnyNeed,
     Candidate,
     ClaimNeed,
+    Learnt,
     PackageNeed,
     VariantCandidate,
     VariantNeed,
 )
 from envsolve.solve.pins import Cause, Pins
 from envsolve.solve.provider import Provider
+from envsolve.solve.search import AstrayError, LearningSearch, Search, TooLongError
 from envsolve.solve.search import Budget as Budget
-from envsolve.solve.search import Found, TooLongError, search, search_without_barring
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -286,3 +288,73 @@ def _reason(edge: _Edge, candidates: Mapping[str, AnyCandidate]) -> str | None:
         return f"asked: {edge.need.text}" + (f" ({edge.need.origin})" if isinstance(edge.need, PackageNeed) else "")
     parent = candidates.get(edge.parent)
     return f"{parent.label} needs {edge.need.text}" if isinstance(parent, Candidate) else None
+
+
+_FIRST, _LAST = 32, 4096  # dead ends that the first search may meet, and the last one
+_MAX_ROUNDS = 200_000
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The end of a search, and how many rounds it and those before it took."""
+
+    state: State[AnyNeed, AnyCandidate, str]
+    rounds: int
+
+
+def search(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
+    """Resolve the whole transitive graph.
+
+    Raises:
+        ResolutionImpossible: Nothing satisfies the needs; its causes leave out what was barred.
+        TooLongError: That could not be found out.
+    """
+    provider.learnt = Learnt()
+    try:
+        return _searched(LearningSearch, provider, roots)
+    finally:
+        provider.learnt = Learnt()
+
+
+def search_without_barring(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
+    """The same in more rounds, for what :func:`search` finds nothing for.
+
+    Raises:
+        ResolutionImpossible: Nothing satisfies the needs; the causes are of all candidates that were tried.
+        TooLongError: That could not be found out.
+    """
+    return _searched(Search, provider, roots)
+
+
+def _searched(kind: type[Search], provider: Provider, roots: Sequence[AnyNeed]) -> Found:
+    dead_ends: Counter[str] = Counter()
+    allowed, rounds = _FIRST, 0
+    causes: Sequence[RequirementInformation[AnyNeed, AnyCandidate]] = ()
+    may_forget = True
+    while allowed <= _LAST:
+        attempt = kind(provider, Counter(dead_ends), allowed, roots, may_forget=may_forget)
+        try:
+            state = attempt.resolve(roots, max_rounds=_MAX_ROUNDS)
+        except (AstrayError, ResolutionTooDeep):
+            dead_ends += attempt.dead_ends
+            allowed *= 2
+            rounds += attempt.rounds
+            causes = attempt.causes
+        else:
+            if not attempt.has_forgotten or _is_whole(provider, state, roots):
+                return Found(state, rounds + attempt.rounds)
+            may_forget = False
+    raise TooLongError(causes)
+
+
+def _is_whole(provider: Provider, state: State[AnyNeed, AnyCandidate, str], roots: Sequence[AnyNeed]) -> bool:
+    """Whether everything that is needed is in an answer."""
+    waiting, seen = list(roots), set[str]()
+    while waiting:
+        need = waiting.pop()
+        chosen = state.mapping.get(need.key)
+        if chosen is None or not provider.is_satisfied_by(need, chosen):
+            return False
+        if need.key not in seen:
+            seen.add(need.key)
+            waiting += provider.get_dependencies(chosen)
+    return True

@@ -6,9 +6,9 @@ import os
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-import msgspec
-from resolvelib import BaseReporter, ResolutionTooDeep
+from resolvelib import BaseReporter, ResolutionImpossible
 from resolvelib.resolvers import Criterion, RequirementsConflicted, Resolution
 from resolvelib.structs import RequirementInformation, State, build_iter_view
 
@@ -25,8 +25,9 @@ from envsolve.solve.provider import Provider
 # as many dead ends as the one before.
 #
 # A candidate that contradicts the roots by itself is in no solution, whatever else is chosen: it is barred for good,
-# and so is every candidate that then has no version left of something that it needs. Resolvelib alone would find that
-# out anew for each version of everything that was settled before.
+# and so is every candidate that then has no version left of something that it needs. What excludes a candidate beside
+# some others is remembered as well. Resolvelib alone would find that out anew for each version of everything that was
+# settled before.
 
 
 _Criterion = Criterion[AnyNeed, AnyCandidate]
@@ -38,10 +39,12 @@ _Information = RequirementInformation[AnyNeed, AnyCandidate]
 # worth less where more programs run than there are processors.
 SECONDS, LEAST_ROUNDS, MOST_ROUNDS = 60.0, 5_000, 30_000
 _PATIENCE = 2
-_FIRST, _LAST = 32, 4096  # dead ends that the first search may meet, and the last one
-_MAX_ROUNDS = 200_000
 # Two choices could in turn drop what speaks against the other, again and again.
 _MAX_REMOVALS = 500
+# Of a conflict of more packages than this, all are taken for its causes.
+_MOST_NAMED = 12
+# Conflicts of more choices than this hardly come again.
+_MOST_LEARNT = 3
 
 
 class TooLongError(Exception):
@@ -89,73 +92,7 @@ def _crowding() -> float:
         return 1.0
 
 
-class Found(msgspec.Struct, frozen=True):
-    """The end of a search, and how many rounds it and those before it took."""
-
-    state: State[AnyNeed, AnyCandidate, str]
-    rounds: int
-
-
-def search(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
-    """Resolve the whole transitive graph.
-
-    Raises:
-        ResolutionImpossible: Nothing satisfies the needs; its causes leave out what was barred.
-        TooLongError: That could not be found out.
-    """
-    provider.barred = set()
-    try:
-        return _searched(_Barring, provider, roots)
-    finally:
-        provider.barred = set()
-
-
-def search_without_barring(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
-    """The same in more rounds, for what :func:`search` finds nothing for.
-
-    Raises:
-        ResolutionImpossible: Nothing satisfies the needs; the causes are of all candidates that were tried.
-        TooLongError: That could not be found out.
-    """
-    return _searched(_Search, provider, roots)
-
-
-def _searched(kind: type[_Search], provider: Provider, roots: Sequence[AnyNeed]) -> Found:
-    dead_ends: Counter[str] = Counter()
-    allowed, rounds = _FIRST, 0
-    causes: Sequence[_Information] = ()
-    may_forget = True
-    while allowed <= _LAST:
-        attempt = kind(provider, Counter(dead_ends), allowed, roots, may_forget=may_forget)
-        try:
-            state = attempt.resolve(roots, max_rounds=_MAX_ROUNDS)
-        except (_AstrayError, ResolutionTooDeep):
-            dead_ends += attempt.dead_ends
-            allowed *= 2
-            rounds += attempt.rounds
-            causes = attempt.causes
-        else:
-            if not attempt.has_forgotten or _is_whole(provider, state, roots):
-                return Found(state, rounds + attempt.rounds)
-            may_forget = False
-    raise TooLongError(causes)
-
-
-def _is_whole(provider: Provider, state: State[AnyNeed, AnyCandidate, str], roots: Sequence[AnyNeed]) -> bool:
-    """Whether everything that is needed is in an answer."""
-    waiting, seen = list(roots), set[str]()
-    while waiting:
-        need = waiting.pop()
-        chosen = state.mapping.get(need.key)
-        if chosen is None or not provider.is_satisfied_by(need, chosen):
-            return False
-        if need.key not in seen:
-            seen.add(need.key)
-            waiting += provider.get_dependencies(chosen)
-    return True
-
-
-class _Search(Resolution[AnyNeed, AnyCandidate, str]):
+class Search(Resolution[AnyNeed, AnyCandidate, str]):
     """resolvelib's search with faster methods.
 
     If a later resolvelib renames them, its own run again: slower, with the same answers.
@@ -210,7 +147,7 @@ class _Search(Resolution[AnyNeed, AnyCandidate, str]):
         self.dead_ends.update(brought)
         self._left -= 1
         if self._left < 0:
-            raise _AstrayError
+            raise AstrayError
 
     def _is_current_pin_satisfying(self, name: str, criterion: _Criterion) -> bool:
         pin = self.state.mapping.get(name)
@@ -270,25 +207,159 @@ def _reached(criteria: Mapping[str, _Criterion], parents: Collection[str], last:
     return reached - {*parents}
 
 
-class _Barring(_Search):
-    """A search that bars what is in no solution."""
+class LearningSearch(Search):
+    """A search that bars what is in no solution, and goes straight back to the choice that a dead end is due to.
+
+    Resolvelib goes back to the last choice that needs anything of what is in conflict: of forty companions of torch,
+    each is tried in all its versions before torch itself is. Here each conflict is reduced to the choices that alone
+    make it one (conflict-directed backjumping, Prosser 1993), and two needs that exclude each other are remembered.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._optimistic_backjumping_ratio = 0.0  # resolvelib's own way to go back further
+        #: The packages whose choices the dead ends are due to that are being met.
+        self._blamed: set[str] = set()
+        #: The same of candidates that an earlier dead end ruled out.
+        self._ruled_out: dict[tuple[str, AnyCandidate], frozenset[str]] = {}
+
+    def _attempt_to_pin_criterion(self, name: str) -> list[_Criterion]:
+        self._blamed = set()
+        causes = super()._attempt_to_pin_criterion(name)
+        if causes:
+            self._blamed |= self._behind(name, self.state.criteria[name])
+            self._blamed.discard(name)
+        return causes
+
+    def _behind(self, name: str, criterion: _Criterion, ruled_out: Sequence[AnyCandidate] = ()) -> set[str]:
+        """The packages whose choices limit a package."""
+        behind = {one.parent.key for one in criterion.information if one.parent is not None}
+        lost = (*criterion.incompatibilities, *ruled_out)
+        return behind.union(*(self._ruled_out.get((name, one), ()) for one in lost))
 
     def _get_updated_criteria(self, candidate: AnyCandidate) -> dict[str, _Criterion]:
+        self._recall(candidate)
         try:
             criteria: dict[str, _Criterion] = super()._get_updated_criteria(candidate)
         except RequirementsConflicted as conflict:
-            if not self._fits(candidate, conflict.criterion):
-                self._provider.barred.add(candidate)
+            self._blamed |= self._explained(candidate, conflict.criterion)
             raise
         return criteria
 
-    def _fits(self, candidate: AnyCandidate, criterion: _Criterion) -> bool:
-        """Whether any version of a package is left, if only the request and the candidate limited it."""
+    def _recall(self, candidate: AnyCandidate) -> None:
+        """Raise the conflict that a candidate is known to have with what is chosen or needed now."""
+        for others in self._provider.learnt.refuted.get(candidate, ()):
+            if all(self._is_chosen(one) for one in others):
+                self._blamed.update(one.key for one in others)
+                raise RequirementsConflicted(self.state.criteria[candidate.key])
+        for own in self._provider.learnt.failed.get(candidate, ()):
+            criterion = self.state.criteria.get(own[0].requirement.key)
+            for one in criterion.information if criterion else ():
+                if one.parent is not None and self._provider.learnt.excluded.get((own[0].requirement, one.requirement)):
+                    self._blamed.add(one.parent.key)
+                    raise RequirementsConflicted(Criterion(build_iter_view([]), [one, *own], []))
+
+    def _is_chosen(self, candidate: AnyCandidate) -> bool:
+        """Whether a candidate is chosen, and still what is needed."""
+        name = candidate.key
+        # `!=` of two candidates would ask whether they are the same object.
+        return (
+            self.state.mapping.get(name) == candidate
+            and name in self.state.criteria
+            and self._is_current_pin_satisfying(name, self.state.criteria[name])
+        )
+
+    def _explained(self, candidate: AnyCandidate, criterion: _Criterion) -> set[str]:
+        """The packages whose choices exclude a candidate; bars it if nothing but the request does."""
         key = next(iter(criterion.information)).requirement.key
-        needs = [need for need in self._roots if need.key == key]
-        needs += [need for need, parent in criterion.information if parent is candidate]
+        own = [one for one in criterion.information if one.parent is candidate]
+        needs = [need for need in self._roots if need.key == key] + [one.requirement for one in own]
+        if not self._leaves_any(key, needs):
+            self._provider.learnt.barred.add(candidate)
+            return set()
+        others = [one for one in criterion.information if one.parent is not None and one.parent is not candidate]
+        order = {name: place for place, name in enumerate(self.state.mapping)}
+        others.sort(key=lambda one: order.get(_parent(one), -1))
+        excluding = (one for one in others if len(own) == 1 and self._exclude(key, needs, own[0].requirement, one))
+        if (first := next(excluding, None)) is not None:
+            failed = self._provider.learnt.failed.setdefault(candidate, [])
+            failed += [] if own in failed else [own]
+            return {_parent(first)}
+        if self._leaves_any(key, [*needs, *(one.requirement for one in others)]):
+            return self._behind(key, criterion) - {candidate.key}
+        return {_parent(one) for one in self._fewest(key, needs, others)}
+
+    def _fewest(self, key: str, needs: Sequence[AnyNeed], others: Sequence[_Information]) -> Sequence[_Information]:
+        """Others that are needed for a conflict. Those settled last are left out first: the rest goes further back."""
+        for one in others[:0:-1] if len(others) <= _MOST_NAMED else ():
+            fewer = [other for other in others if other is not one]
+            if not self._leaves_any(key, [*needs, *(other.requirement for other in fewer)]):
+                others = fewer
+        return others
+
+    def _exclude(self, key: str, needs: Sequence[AnyNeed], own: AnyNeed, other: _Information) -> bool:
+        excluded, pair = self._provider.learnt.excluded, (own, other.requirement)
+        if pair not in excluded:
+            excluded[pair] = not self._leaves_any(key, [*needs, other.requirement])
+        return excluded[pair]
+
+    def _leaves_any(self, key: str, needs: Sequence[AnyNeed]) -> bool:
+        """Whether any version of a package is left."""
         return bool(build_iter_view(self._provider.find_matches(key, {key: iter(needs)}, {key: iter(())})))
 
+    def _remove_information_from_criteria(self, criteria: dict[str, _Criterion], parents: Collection[str]) -> None:
+        """Drop also what was ruled out because of a choice that does not hold any more; resolvelib keeps that."""
+        before, chosen = dict(criteria), {*self.state.mapping}
+        super()._remove_information_from_criteria(criteria, parents)
+        gone = {*parents} | ({*before} - {*criteria}) | (chosen - {*self.state.mapping})
+        for key, criterion in list(criteria.items()) if gone else ():
+            kept = [one for one in criterion.incompatibilities if gone.isdisjoint(self._ruled_out.get((key, one), ()))]
+            if criterion.information and (criterion is not before[key] or len(kept) < len(criterion.incompatibilities)):
+                needs = list(criterion.iter_requirement())
+                matches = self._provider.find_matches(key, {key: iter(needs)}, {key: iter(kept)})
+                criteria[key] = Criterion(build_iter_view(matches), list(criterion.information), kept)
 
-class _AstrayError(Exception):
+    def _backjump(self, causes: list[_Information]) -> bool:
+        """Go back to the last of the choices that a dead end is due to, and rule it out."""
+        while len(self._states) >= 3:
+            del self._states[-1]
+            name, candidate, broken = self._last_blamed(causes)
+            self._blamed.discard(name)
+            self._ruled_out[name, candidate] = frozenset(self._blamed)
+            self._learn(candidate)
+            ruled_out = [(key, list(criterion.incompatibilities)) for key, criterion in broken.criteria.items()]
+            self._push_new_state()
+            if self._patch_criteria([*ruled_out, (name, [candidate])]):
+                return True
+            # One of these has no version left.
+            for key, candidates in [*ruled_out, (name, [candidate])]:
+                if candidates and (criterion := self.state.criteria.get(key)) is not None:
+                    self._blamed |= self._behind(key, criterion, candidates)
+        return False
+
+    def _learn(self, candidate: AnyCandidate) -> None:
+        """Remember that a candidate is in no solution beside the choices that are blamed, if these are few."""
+        others = [self.state.mapping.get(name) for name in self._blamed]
+        if not others:
+            self._provider.learnt.barred.add(candidate)
+        elif len(others) <= _MOST_LEARNT and None not in others:
+            self._provider.learnt.refuted.setdefault(candidate, {})[frozenset(filter(None, others))] = None
+
+    def _last_blamed(self, causes: list[_Information]) -> tuple[str, AnyCandidate, State[AnyNeed, AnyCandidate, str]]:
+        while len(self._states) > 1:
+            broken = self._states.pop()
+            if not broken.mapping:
+                break
+            name, candidate = broken.mapping.popitem()
+            if name in self._blamed:
+                return name, candidate, broken
+        raise ResolutionImpossible(causes)
+
+
+def _parent(information: _Information) -> str:
+    """The package whose choice brought a need in."""
+    return information.parent.key if information.parent is not None else ""
+
+
+class AstrayError(Exception):
     """A search met more dead ends than it may."""

@@ -22,11 +22,11 @@ _PROVIDERS = "amazon,google,microsoft-azure,postgres,celery,cncf-kubernetes,snow
         ([f"apache-airflow[{_PROVIDERS}]"], 2000),
         (["boto3", "botocore", "aiobotocore", "s3fs"], 200),
         (["boto3", "s3fs", "aiobotocore", "awscli", "urllib3<2"], 200),
-        (["boto3", "s3fs", "urllib3<1.25.4"], 1000),
+        (["boto3", "s3fs", "urllib3<1.25.4"], 500),
         (["sagemaker", "boto3", "s3fs", "mlflow", "urllib3<2"], 1000),
         (["vllm", "numba", "numpy<2"], 2000),
         (["torch==2.6.*", "vllm", "xformers", "transformers"], 1000),
-        (["vllm", "unsloth", "axolotl"], 15_000),
+        (["vllm", "unsloth", "axolotl"], 3_000),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
 )

@@ -17,8 +17,8 @@ from envsolve.rules.nvidia import Facts
 from envsolve.solve import resolver
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.needs import ClaimNeed
-from envsolve.solve.resolver import UnsolvableError
-from envsolve.solve.search import Budget, _Search
+from envsolve.solve.resolver import Budget, UnsolvableError
+from envsolve.solve.search import Search
 from tests.solve.worlds import World, solved
 
 CATALOGUE = Catalogue()
@@ -45,8 +45,8 @@ def test_a_version_storm_takes_as_many_rounds_whatever_its_size(releases: int) -
     assert chosen["botocore"] == chosen["boto3"] == f"1.{releases // 2}.0"
     assert chosen["urllib3"] == "1.26.0"
     assert work.pages == 6
-    assert work.rounds <= 100
-    assert work.metadata <= releases + 40
+    assert work.rounds <= 120
+    assert work.metadata <= releases + 60
 
 
 def test_a_busy_machine_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_a_busy_machine_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0), raising=False)
     solution, work = solved(storm(200), ["boto3", "s3fs", "s3transfer"], CATALOGUE, FACTS)
     assert str(solution.chosen["boto3"].candidate.version) == "1.100.0"
-    assert 60 < work.rounds < 100
+    assert 60 < work.rounds < 120
 
 
 def test_seconds_count_less_where_programs_share_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,13 +154,13 @@ def test_two_families_of_plugins_are_refused_before_the_versions_of_the_rest_are
     }
     extras = {"frame": ["cuda12", "cuda13"], "plugin-cu12": ["libs"], "plugin-cu13": ["libs"]}
     rounds: list[str] = []
-    pin = _Search._attempt_to_pin_criterion
+    pin = Search._attempt_to_pin_criterion
 
-    def counted(one: _Search, name: str) -> object:
+    def counted(one: Search, name: str) -> object:
         rounds.append(name)
         return pin(one, name)
 
-    monkeypatch.setattr(_Search, "_attempt_to_pin_criterion", counted)
+    monkeypatch.setattr(Search, "_attempt_to_pin_criterion", counted)
     with pytest.raises(UnsolvableError) as nothing:
         solved(world, ["frame[cuda12]", "frame[cuda13]"], CATALOGUE, FACTS, extras=extras)
     assert len(rounds) < 40
@@ -321,6 +321,22 @@ def test_what_a_dropped_choice_brought_in_does_not_rule_out_the_next_one() -> No
     solution, _ = solved(world, ["a", "b"], CATALOGUE, FACTS, extras={"kit": ["x"]})
     chosen = {name: str(one.candidate.version) for name, one in solution.chosen.items()}
     assert chosen == {"a": "1.9", "b": "1.0", "kit": "1", "lib": "1"}
+
+
+def test_a_part_that_a_pin_excludes_is_not_tried_again_for_each_version_of_what_needs_it() -> None:
+    """As fastmcp, each of whose releases has its fastmcp-slim, beside axolotl, which pins python-dotenv."""
+    numbers = range(1, 31)
+    world: World = {
+        "app": {"1": ("dotenv==1", "host")},
+        "dotenv": {"1": (), "2": ()},
+        "host": {f"{n}": ("face>=1",) if n > 1 else () for n in numbers},
+        "face": {f"{n}": (f"slim=={n}", *(f"beside-{k}" for k in range(5))) for n in numbers},
+        "slim": {f"{n}": ("dotenv>=2",) for n in numbers},
+        **{f"beside-{k}": {f"{n}": ("dotenv",) for n in range(5)} for k in range(5)},
+    }
+    solution, work = solved(world, ["app"], CATALOGUE, FACTS)
+    assert str(solution.chosen["host"].candidate.version) == "1"
+    assert work.rounds < 150
 
 
 def test_a_pin_that_the_request_itself_excludes_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
