@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -12,8 +13,11 @@ from packaging.specifiers import SpecifierSet
 from envsolve.advice.published import conda_forge, first_that_fits, for_a_gpu, newer_builds, other_cuda, source_build
 from envsolve.machine.model import Driver, Gpu, Machine, Platform, told_apart
 from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import cuda_in_name
 from envsolve.rules.nvidia.driver import can_exist, compat_releases, compat_serves
 from envsolve.rules.verdict import Level
+from envsolve.solve.candidate_selector import CandidateSelector
+from envsolve.solve.claims import cuda_excluded
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Fleet, Limit, Limits, best_of, best_under, loosened, without_variant
 from envsolve.solve.outcome import Fix
@@ -21,6 +25,8 @@ from envsolve.values import ComputeCapability, DriverVersion
 
 #: What a remedy proposes in place of another C library: the oldest that torch's newer wheels accept.
 GLIBC_OF_REMEDY = "glibc 2.28"
+
+_WSL = "run it under Linux: WSL 2 can also use the GPU"
 
 Answer = Callable[[Family], tuple[Option, ...] | None]
 """The answer for a family on other machines, best options first; None if nothing runs there."""
@@ -187,12 +193,26 @@ def another_card(family: Family, answer: Answer) -> Iterator[Fix]:
 
 def _on_linux(family: Family, limits: Limits) -> Iterator[Fix]:
     """The same GPU under Linux, if Windows has no build."""
-    if not all(machine.platform and machine.platform.os == "windows" for machine in family.machines):
-        return
-    linux = tuple(replace(m, platform=Platform("linux", "x86_64", wsl=True)) for m in family.machines)
-    best = best_of(replace(family, machines=linux), limits)
+    linux = _under_linux(family)
+    best = best_of(linux, limits) if linux else None
     if best is not None:
-        yield Fix("run it under Linux: WSL 2 can also use the GPU", unlocks=named(best))
+        yield Fix(_WSL, unlocks=named(best))
+
+
+def linux_instead(name: str, family: Family) -> Iterator[Fix]:
+    """Linux on the same machines, if a package has a build for that and none for Windows."""
+    linux = _under_linux(family)
+    found = next(iter(linux.options(name)), None) if linux else None
+    if found is not None:
+        yield Fix(_WSL, unlocks=found.label)
+
+
+def _under_linux(family: Family) -> Family | None:
+    """The family on the same machines under Linux; None if not all of them run Windows."""
+    if not all(machine.platform and machine.platform.os == "windows" for machine in family.machines):
+        return None
+    linux = (replace(m, platform=Platform("linux", "x86_64", GLIBC_OF_REMEDY)) for m in family.machines)
+    return replace(family, machines=tuple(linux))
 
 
 def _on_x86_64(family: Family, limits: Limits) -> Iterator[Fix]:
@@ -339,3 +359,18 @@ def _change(limit: Limit, loose: Family, rest: Limits, limits: Limits) -> str:
         remedy = next(driver_remedy(loose, partial(best_of, limits=rest)), None)
         return remedy.text if remedy else "use another driver"
     return "use another GPU" if limit.name else "plan for a machine with a GPU"
+
+
+def for_another_driver(name: str, family: Family, selector: CandidateSelector) -> Iterator[Fix]:
+    """The same package for an older CUDA, or a driver for its own, if the machine does not run what its name says."""
+    fit, major = cuda_excluded(name, family), cuda_in_name(name)
+    for older in range((major or 0) - 1, 10, -1) if fit else ():
+        sibling = re.sub(rf"(-cu(?:da)?){major}", rf"\g<1>{older}", name)
+        found = None if cuda_excluded(sibling, family) else next(selector.candidates(sibling, SpecifierSet()), None)
+        if found:
+            yield Fix(f"ask for {sibling} instead of {name}", unlocks=f"{sibling} {found[0]}")
+            break
+    drivers, gpus = family.facts.drivers, [gpu for machine in family.machines for gpu in machine.gpus or ()]
+    newer = Driver(version=fit.required) if fit and fit.required else None
+    if newer and all(can_exist(gpu, newer, family.facts.architectures, drivers).ok for gpu in gpus):
+        yield Fix(f"install driver {newer.version} or newer", unlocks=name)

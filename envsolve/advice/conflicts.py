@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from envsolve.advice.changes import combined_change, remedies, use_python
+from envsolve.advice.changes import combined_change, for_another_driver, linux_instead, remedies, use_python
 from envsolve.advice.published import explain_unpublished, explain_unpublished_variant, published_as, repository_of
 from envsolve.advice.relaxations import Trials, relaxations, without_one, without_parents
 from envsolve.facts.catalogue import variants
@@ -18,6 +18,7 @@ from envsolve.machine.model import Platform
 from envsolve.packages.requirements import Need
 from envsolve.rules.platform import SYSTEMS, admits_python, same_system
 from envsolve.solve.candidate_selector import CandidateSelector
+from envsolve.solve.claims import cuda_excluded
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limit, Limits, best_under, limits_of
 from envsolve.solve.needs import (
@@ -201,7 +202,7 @@ def conflict_report(
     # A package that has no build here may have sent the solver back through all versions of what needs it.
     for name in family.barren:
         failures += failing(name, SpecifierSet(), family)
-        fixes += _other_pythons(name, family)
+        fixes += [*_other_pythons(name, family), *linux_instead(name, family)]
     fixes = fixes or [*without_one(roots, core, trials)] or [*without_parents(newest)]
     return Conflict((*facts, *failures), tuple(dict.fromkeys(fixes)))
 
@@ -241,6 +242,7 @@ def _about_package(
         about.fixes += _other_places(name, addresses)
         return about
     about.facts += _what_exists(name, wanted, family, selector)
+    about.fixes += for_another_driver(name, family, selector)
     if family.owns(name) and not _is_there(name, wanted, family):
         about.failures += failing(name, wanted, family)
         about.fixes += _pythons_with(name, wanted, family)
@@ -354,6 +356,8 @@ def _what_exists(name: str, specifier: SpecifierSet, family: Family, selector: C
         yield f"no configured index has a project named {name}" + (f"; did you mean {near[0]}?" if near else "")
     elif not any(specifier.contains(version, prereleases=True) for version in versions):
         yield f"no {name} that is published for this environment is {words}; the newest are {shown}"
+    elif not owned and (fit := cuda_excluded(name, family)):
+        yield f"{name} is for a CUDA that the machine does not run: {fit.reason.text}"
     elif not owned and next(selector.candidates(name, specifier), None) is None:
         python = selector.environment.python
         yield f"no {name} {words}".rstrip() + f" has a file for Python {python} on this platform; pre-releases apart"

@@ -129,9 +129,11 @@ def check_names(needs: Sequence[Need], catalogue: Catalogue) -> None:
     Raises:
         UsageError: There is such a name; the message suggests the right one.
     """
-    built = {*catalogue.packages(), *(project.package for project in catalogue.source_projects)}
+    published = {*catalogue.packages()}
+    built = published | {project.package for project in catalogue.source_projects}
     by_name = {canonicalize_name(need.requirement.name): need for need in needs if need.requirement.url is None}
-    asked = {name: need for name, need in by_name.items() if name not in built}
+    # Of what is compiled from a repository, the index may have another project of the same name.
+    asked = {name: need for name, need in by_name.items() if name not in published}
     if not asked:
         return
     mistakes = {name: group for group in catalogue.package_names if group.means or group.note for name in group.names}

@@ -23,13 +23,13 @@ from envsolve.facts.evidence import made_for as wheel_says
 from envsolve.facts.files import WHEEL_NAMES
 from envsolve.machine.model import Machine
 from envsolve.rules.nvidia import Facts
-from envsolve.rules.nvidia.code import TRITON, cuda_suffix
-from envsolve.rules.nvidia.driver import driver_runs, lifted
+from envsolve.rules.nvidia.code import TRITON, cuda_in_name, cuda_suffix
+from envsolve.rules.nvidia.driver import DriverFit, driver_runs, lifted
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.family import Family
 from envsolve.solve.needs import CUDA_MAJOR, AnyCandidate, AnyNeed, Candidate, ClaimNeed, PackageNeed, VariantNeed
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
-from envsolve.values import ComputeCapability
+from envsolve.values import Arch, ComputeCapability
 
 _NO_PART = "no build with it runs on these machines"
 
@@ -321,6 +321,24 @@ def _is_for(part: GpuPart, systems: Collection[str | None]) -> bool:
 
 def _ask_for(part: GpuPart) -> str | None:
     return "; ".join(filter(None, (f"ask for {part.ask}" if part.ask else None, part.note))) or None
+
+
+def cuda_excluded(name: str, family: Family) -> DriverFit | None:
+    """Why a machine runs nothing of the CUDA major in the name of a package; None if neither driver nor GPU says so.
+
+    A GPU that is newer than the CUDA may run PTX of the package; one that the CUDA dropped runs nothing of it.
+    """
+    major, facts = cuda_in_name(name), family.facts
+    first = next((one for one in facts.toolkits if major and one.version.startswith(f"{major}.")), None)
+    for machine in family.machines if first else ():
+        system, driver = machine.platform.os if machine.platform else None, lifted(machine, facts.forward)
+        fit = driver_runs(f"{major}.0", driver, system, facts.toolkits, facts.floors)
+        for cc in (gpu.cc for gpu in machine.gpus or () if gpu.cc):
+            if fit.reason.ok is False:
+                return fit
+            if first and cc < Arch.parse(first.archs[0]).cc:
+                return DriverFit(facts.libraries_serve(first.version, cc), None, None)
+    return None
 
 
 def _all_run(cuda: str, machines: Sequence[Machine], facts: Facts) -> bool:

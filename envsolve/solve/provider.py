@@ -20,7 +20,7 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.rules.platform import Environment
 from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, only_for, parsed
-from envsolve.solve.claims import claims_of, made_for
+from envsolve.solve.claims import claims_of, cuda_excluded, made_for
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import UNREAD, DirectReferences, FamilyFiles
 from envsolve.solve.needs import (
@@ -198,17 +198,17 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             for version, file in self._selector.candidates(name, specifier):
                 candidate = Candidate(name, version, extra, file)
                 # An extra that newer versions have is not given up by going back to one from before it.
-                if extra and not self._offers(candidate, extra):
-                    if offered:
-                        return
-                else:
-                    offered = True
+                offers = not extra or self._offers(candidate, extra)
+                if offered and not offers:
+                    return
+                offered = offered or offers
                 yield candidate
 
         if self.family.owns(name):
             return family
-        first = next(ordinary(), None)
-        if first is not None and first.file is not None and extra is None:
+        if cuda_excluded(name, self.family):
+            return lambda: iter(())
+        if extra is None and (first := next(ordinary(), None)) and first.file:
             self._client.prefetch_metadata([first.file])
         return ordinary
 

@@ -203,3 +203,33 @@ def test_a_release_that_would_turn_torch_off_is_not_planned_beside_it(torch_worl
     assert chosen(torch_world.plan("torch==2.0.1", "transformers"))["transformers"] == "4.51.3"
     refused = torch_world.plan("torch==2.0.1", "transformers>=5")
     assert "transformers 5.20.2 is made for torch>=2.6" in [fact.fact for fact in refused.conflict]
+
+
+def test_what_is_named_after_a_cuda_that_the_machine_does_not_run_is_not_planned(torch_world: World) -> None:
+    """tensorrt 11 requires tensorrt-cu13: beside a torch for CUDA 12 it was planned ok for driver 535."""
+    for version, cuda in (("11.4.0", "cu13"), ("10.13.0", "cu12")):
+        torch_world.default.wheel(f"tensorrt-{cuda}", "11.4.0" if cuda == "cu13" else version)
+        torch_world.default.wheel("tensorrt", version, requires=[f"tensorrt-{cuda}"])
+    old, new = "A100, driver 535.54", "A100, driver 580.95.05"
+    assert chosen(torch_world.plan("tensorrt", target=new))["tensorrt"] == "11.4.0"
+    assert chosen(torch_world.plan("tensorrt", target=old))["tensorrt"] == "10.13.0"
+    plan = torch_world.plan("tensorrt-cu13", target=old)
+    assert "tensorrt-cu13 is for a CUDA that the machine does not run: CUDA 13.0 needs driver" in plan.conflict[1].fact
+    assert [remedy.text for remedy in plan.remedies] == [
+        "ask for tensorrt-cu12 instead of tensorrt-cu13",
+        "install driver 580.65.06 or newer",
+    ]
+    plan = torch_world.plan("tensorrt-cu13", target="GTX 1060, driver 580.95.05")
+    assert [remedy.text for remedy in plan.remedies] == ["ask for tensorrt-cu12 instead of tensorrt-cu13"]
+
+
+def test_mmdet_gets_the_mmcv_that_its_import_accepts(world: World) -> None:
+    """Its metadata does not name mmcv at all."""
+    for version in ("2.1.0", "2.2.0"):
+        world.default.wheel("mmcv", version)
+        world.default.wheel("mmcv-lite", version)
+    world.default.wheel("mmdet", "3.3.0")
+    assert chosen(world.plan("mmcv"))["mmcv"] == "2.2.0"
+    assert chosen(world.plan("mmcv", "mmdet")) == {"mmcv": "2.1.0", "mmdet": "3.3.0"}
+    assert chosen(world.plan("mmcv", "mmcv-lite", "mmdet")) == {"mmcv": "2.1.0", "mmdet": "3.3.0"}
+    assert "mmdet 3.3.0 is made for" in " ".join(f.fact for f in world.plan("mmcv>=2.2", "mmdet").conflict)

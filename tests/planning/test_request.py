@@ -23,6 +23,7 @@ from envsolve.planning.request import check_names
         ("sklearn", "did you mean scikit-learn?"),
         ("cv2", "did you mean opencv-python?"),
         ("comfyui", "that is not how it is installed"),
+        ("apex", "that is not how it is installed"),
     ],
 )
 def test_names_that_are_mistakes_are_not_planned(name: str, meant: str) -> None:

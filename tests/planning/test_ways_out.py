@@ -9,7 +9,7 @@ from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import Conflict, PlannedPackage
 from envsolve.toolchain.model import compiled_packages
 from tests.planning.questions import Questions
-from tests.smallworld import OLD, World
+from tests.smallworld import NEW, OLD, World
 
 HERE = "python 3.12, linux-x86_64, glibc 2.35"
 
@@ -66,6 +66,13 @@ def test_windows_without_a_build_for_it(ask: Questions) -> None:
     assert facts(plan)[1] == "vllm 0.33.0 was published for linux-x86_64 and linux-aarch64 alone"
     ((action, unlocked),) = ways(plan)
     assert action.startswith("run it under Linux") and unlocked.endswith("with vllm 0.33.0")
+
+
+def test_windows_without_a_build_of_what_an_extra_needs(torch_world: World) -> None:
+    torch_world.build("jax-cuda12-plugin", "0.10.2", "cu129", code=NEW)
+    torch_world.default.wheel("jax", "0.10.2", extras=["cuda12"], requires=['jax-cuda12-plugin; extra == "cuda12"'])
+    plan = torch_world.plan("jax[cuda12]", target="RTX 4090, driver 580.95.05, windows-x86_64")
+    assert ("run it under Linux: WSL 2 can also use the GPU", "jax-cuda12-plugin 0.10.2 [cu129]") in ways(plan)
 
 
 def test_arm_without_a_build_for_it(ask: Questions) -> None:

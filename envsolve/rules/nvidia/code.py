@@ -177,6 +177,15 @@ def cuda_suffix(requirement: str) -> tuple[str, int] | None:
 _GPU_PACKAGE = re.compile(r"-(?:gpu|cuda\d+x?)(?=-|$)|-cu\d+$")
 
 
+_CUDA_IN_NAME = re.compile(r"-cu(?:da)?(1\d)\d?x?(?=-|$)")
+
+
+def cuda_in_name(name: str) -> int | None:
+    """The CUDA major that the normalised name of a package says: 13 of ``tensorrt-cu13`` and ``cupy-cuda13x``."""
+    match = _CUDA_IN_NAME.search(name)
+    return int(match[1]) if match else None
+
+
 def is_gpu_package(name: str) -> bool:
     """Whether the normalised name of a package says that it has GPU code: ``mxnet-cu112``; a library's does not."""
     return _GPU_PACKAGE.search(name) is not None and cuda_suffix(name) is None
