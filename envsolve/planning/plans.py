@@ -106,7 +106,9 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
     # After the files were read, so that a fault in one of them is reported first.
     request.expect_something()
     settings = _settings(request, asked)
-    about = about_indexes_of(asked.index_urls, asked.extra_index_urls, settings.strategy)
+    # One that names the default index again is none of the extras.
+    extras = [url for url in asked.extra_index_urls if url in settings.extras]
+    about = about_indexes_of(asked.index_urls, extras, settings.strategy)
     asked = structs.replace(asked, notes=(*asked.notes, *about))
     catalogue = Catalogue()
     checked = _checked(request, catalogue)

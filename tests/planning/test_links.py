@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+import envsolve
 from envsolve.errors import IndexUnavailableError
 from envsolve.formats import render
 from envsolve.packages.client import IndexClient
@@ -187,3 +188,16 @@ def test_a_file_that_only_holds_a_name_is_not_planned(torch_world: World) -> Non
     with pytest.raises(IndexUnavailableError, match="installs nothing of the project") as caught:
         torch_world.plan("nvidia-demo")
     assert "--extra-index-url https://pypi.nvidia.com" in (caught.value.hint or "")
+
+
+def test_an_extra_index_that_is_the_default_one_is_not_mentioned(torch_world: World, tmp_path: Path) -> None:
+    """Projects of uv often list the default index beside that of a variant."""
+    torch_world.default.wheel("demo", "1.0")
+    file = tmp_path / "requirements.txt"
+    for extra, told in ((torch_world.default.url, 0), ("http://127.0.0.1:9/other", 1)):
+        file.write_text(f"--extra-index-url {extra}\ndemo\n")
+        made = envsolve.plan(
+            envsolve.Request(files=[str(file)], index_url=torch_world.default.url, python="3.12"),
+            [torch_world.machine("no GPU")],
+        )
+        assert len([one for one in made.warnings if "the extra index" in one.message]) == told
