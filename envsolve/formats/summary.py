@@ -97,7 +97,8 @@ def _heading(plan: Plan) -> Iterator[str]:
         yield f"Variant   {variant_sentence(plan)}"
     if plan.driver:
         yield f"Driver    {driver_sentence(plan.driver, plan.cuda)}"
-    if plan.toolchain:
+    # A ready wheel outside the indexes comes with a toolchain, too, for who would rather compile it.
+    if plan.toolchain and (plan.toolchain.compiles or plan.toolchain.compiles_at_use):
         yield f"Build     {', '.join(_tools(plan.toolchain))}"
 
 

@@ -89,6 +89,10 @@ def test_verbose_says_which_fast_kernels_the_wheels_have() -> None:
     assert "Kernels" not in summary(replace(GOOD, fast_paths=paths), today=DAY)
 
 
+def test_a_toolchain_that_nothing_of_the_plan_needs_is_not_shown() -> None:
+    assert "Build " not in summary(replace(GOOD, toolchain=Toolchain("12.6", "gcc 13", "8.9")), today=DAY)
+
+
 def test_what_was_asked_for_is_always_in_the_table() -> None:
     asked = replace(GOOD, requirements=("torch", "filelock"))
     assert "\nfilelock " in summary(asked, today=DAY)
@@ -197,7 +201,7 @@ def test_two_machines_an_unknown_level_and_a_toolchain() -> None:
         status="unknown",
         machines=(RTX_4090, h100),
         support=(*GOOD.support, Support("torch", "NVIDIA H100", "9.0", "unknown", None, None)),
-        toolchain=Toolchain("12.6", "gcc 13", "8.9;9.0"),
+        toolchain=Toolchain("12.6", "gcc 13", "8.9;9.0", compiles=("own",)),
     )
     lines = summary(plan, today=DAY).splitlines()
     assert lines[1] == "For       NVIDIA H100 (cc 9.0), driver 580.95"
