@@ -64,7 +64,7 @@ from envsolve.planning.warnings import (
     about_systems,
     about_torch,
     about_unjudged,
-    unjudged,
+    asks_for_unjudged,
 )
 from envsolve.rules.judge import as_judged, python_of
 from envsolve.rules.nvidia import Facts
@@ -357,7 +357,7 @@ def _is_known(found: Resolved, toolchain: Toolchain | None, compiled: Sequence[C
     chosen, deciding = found.solution.chosen, _deciding(found.solution)
     if any(is_unread(package, found.family.catalogue) for package in found.pinned.packages):
         return False
-    if any(machine.gpus for machine in found.family.machines) and _asks_for_unjudged(found, compiled):
+    if any(machine.gpus for machine in found.family.machines) and asks_for_unjudged(found, compiled):
         return False
     if deciding is None and ("torch" in chosen or TRITON in chosen):
         return False  # it was asked for by URL
@@ -367,14 +367,6 @@ def _is_known(found: Resolved, toolchain: Toolchain | None, compiled: Sequence[C
         return True
     # Without torch the driver decides which nvcc fits; there may be no facts about a host compiler.
     return toolchain.host_compiler is not None and (toolchain.nvcc is not None or "torch" in chosen)
-
-
-def _asks_for_unjudged(found: Resolved, compiled: Sequence[Compiled]) -> bool:
-    """Whether the request names a package whose machine code nobody has looked at."""
-    requested = {canonicalize_name(need.requirement.name) for need in found.needs}
-    files = {package.name: package.filename or "" for package in found.pinned.packages}
-    names = unjudged(found.solution, found.family, {one.name for one in compiled})
-    return any(name in requested and not files[name].endswith("-any.whl") for name in names)
 
 
 def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], python: str) -> Iterator[PlanWarning]:

@@ -16,10 +16,10 @@ from envsolve.machine.model import Machine, Platform
 from envsolve.packages.client import IndexClient
 from envsolve.packages.settings import MERGED
 from envsolve.planning.pinning import who_needs
-from envsolve.planning.rounds import assemblers
+from envsolve.planning.rounds import Resolved, assemblers
 from envsolve.rules.judge import VENDORS
 from envsolve.rules.nvidia import Facts
-from envsolve.rules.nvidia.code import arch_asked, is_gpu_package, triton_pin
+from envsolve.rules.nvidia.code import arch_asked, cuda_suffix, is_gpu_package, triton_pin
 from envsolve.rules.nvidia.driver import compat_serves, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_needed, libc_of
 from envsolve.solve.candidate_selector import only_for
@@ -28,7 +28,8 @@ from envsolve.solve.family import Family, Option
 from envsolve.solve.needs import Candidate
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.solve.provider import Provider
-from envsolve.solve.resolver import Solution
+from envsolve.solve.resolver import Chosen, Solution
+from envsolve.toolchain.model import Compiled
 from envsolve.values import CudaVersion, DriverVersion
 
 _WITHOUT_TRITON = "torch itself runs; torch.compile and Triton kernels do not"
@@ -319,8 +320,32 @@ def _about_kernels(solution: Solution, torch: Build) -> Iterator[PlanWarning]:
 def unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> list[str]:
     """The names of packages with GPU code that the facts do not cover; what is compiled for the GPUs has none yet."""
     members = family.catalogue.family
-    unknown = [name for name, chosen in solution.chosen.items() if chosen.candidate.option is None]
-    return [name for name in unknown if (name in members or is_gpu_package(name)) and name not in compiled]
+    unknown = {name: chosen for name, chosen in solution.chosen.items() if chosen.candidate.option is None}
+    return [
+        name
+        for name, chosen in unknown.items()
+        if (name in members or is_gpu_package(name) or _loads_cuda(name, chosen)) and name not in compiled
+    ]
+
+
+def _loads_cuda(name: str, chosen: Chosen) -> bool:
+    """Whether a wheel has machine code, and requires libraries of CUDA that it can only have for this code."""
+    file = chosen.candidate.file
+    if file is None or not file.filename.endswith(".whl") or file.filename.endswith("-any.whl") or cuda_suffix(name):
+        return False
+    return any(map(cuda_suffix, chosen.requires))
+
+
+def asks_for_unjudged(found: Resolved, compiled: Sequence[Compiled]) -> bool:
+    """Whether the request names a package whose name says that it has GPU code, which nobody has looked at.
+
+    What merely requires libraries of CUDA (tensorflow[and-cuda]) may run without its own code for a GPU.
+    """
+    requested = {canonicalize_name(need.requirement.name) for need in found.needs}
+    files = {package.name: package.filename or "" for package in found.pinned.packages}
+    names = unjudged(found.solution, found.family, {one.name for one in compiled})
+    named = {name for name in names if name in found.family.catalogue.family or is_gpu_package(name)}
+    return any(name in requested and not files[name].endswith("-any.whl") for name in named)
 
 
 def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[PlanWarning]:

@@ -24,6 +24,7 @@ def test_the_fast_paths_of_a_measured_wheel(torch_world: World) -> None:
         (("mxnet-cu112",), "no GPU", "ok"),
         # Who asks for something else is told; what it needs may be optional there.
         (("tool",), "RTX 5090, driver 580.95", "ok"),
+        (("engine",), "RTX 5090, driver 580.95", "ok"),
         (("kernels-gpu",), "RTX 5090, driver 580.95", "ok"),
         (("nvidia-cublas-cu12",), "RTX 5090, driver 580.95", "ok"),
     ],
@@ -34,6 +35,7 @@ def test_gpu_code_that_nobody_has_looked_at_makes_the_plan_unknown(
     for name in ("mxnet-cu112", "nvidia-cublas-cu12"):
         world.default.wheel(name, "1.9", tags="py3-none-manylinux2014_x86_64")
     world.default.wheel("tool", "1.0", requires=["mxnet-cu112"])
+    world.default.wheel("engine", "1.0", tags="cp312-cp312-manylinux2014_x86_64", requires=["nvidia-cublas-cu12"])
     world.default.wheel("kernels-gpu", "1.0")  # Python alone: there is no machine code in it
     plan = world.plan(*asked, target=target)
     assert plan.status == status
