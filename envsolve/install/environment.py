@@ -295,7 +295,7 @@ def _circumstances(machine: Machine | None) -> str:
 def _unproved(place: Path, assumptions: Assumptions | None) -> str:
     cards = " ".join(f"--gpu {cc}" for cc in (assumptions.gpus if assumptions else ()) or ("CC",))
     command = f"envsolve verify --prefix {shlex.quote(str(place))} --compile-only {cards}"
-    return f"no check could prove anything on this machine; without a GPU: {command}"
+    return f"nothing could be verified on this machine; without a GPU: {command}"
 
 
 def _notes(origin: Plan | Lock | CondaLock) -> tuple[str, ...]:

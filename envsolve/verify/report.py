@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
@@ -307,6 +308,7 @@ def read_report(path: Path) -> Report:
 
 _INDENT = " " * 6
 _KERNEL_CHARACTERS = 60
+_FOLDED = 3  # so many skipped checks in a row share a line
 _MEASURES: Mapping[str, Sequence[str]] = {"bench": ["--bench"], "soak": ["--minutes", "1"]}
 #: Would move or recolour the terminal, or hide what stands there: raw errors hold what libraries print.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
@@ -315,7 +317,14 @@ _CAPABILITY = re.compile(r"\d+\.\d")
 
 def describe(report: Report) -> str:
     """Say how each check ended, a line per check and GPU; for a failure its error and the command that repeats it."""
-    lines = [line for check in report.checks for line in _check_lines(check, report)]
+    lines: list[str] = []
+    for (status, detail, run), alike in groupby(report.checks, lambda one: (one.status, one.detail, bool(one.command))):
+        checks = [*alike]
+        # Without a GPU nearly all checks are skipped for the same reason, some thirty lines of it.
+        if status == "skip" and not run and len(checks) >= _FOLDED and report.kind != "fast-paths":
+            lines.append(f"skip  {len(checks)} checks: {detail}: {', '.join(check.name for check in checks)}")
+        else:
+            lines += [line for check in checks for line in _check_lines(check, report)]
     return writable("\n".join([*lines, summary(report), *_change_lines(report)])).translate(_CONTROLS)
 
 

@@ -156,7 +156,7 @@ def _checks_here(target: Target, scripts: Sequence[Script], arguments: tuple[str
     ]
     yield from (check for check, _ in _run(target, [*host[1:], *on_one], places(len(devices))))
     if not devices:
-        yield from (Check(s.name, None, "skip", 0.0, "the driver lists no GPU to run it on") for s in single)
+        yield from (Check(s.name, None, "skip", 0.0, "the driver lists no GPU to run on") for s in single)
     for script in scripts:
         if script.runs_on != "gpus":
             continue

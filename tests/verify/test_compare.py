@@ -154,3 +154,11 @@ def test_changes_with_worse_ones_first() -> None:
         Change("check", "b", f"0: {H100}", "pass", "fail", worse=True),
         Change("version", "torch", None, "2.10.0", "2.11.0"),
     )
+
+
+def test_checks_that_are_skipped_for_one_reason_share_a_line() -> None:
+    skipped = tuple(Check(f"check-{n}", None, "skip", 0.0, "the driver lists no GPU to run on") for n in range(4))
+    text = describe(Report(checks=skipped))
+    first = "skip  4 checks: the driver lists no GPU to run on: check-0, check-1, check-2, check-3"
+    assert text.splitlines()[0] == first
+    assert describe(Report(checks=skipped[:2])).count("skip  check-") == 2
