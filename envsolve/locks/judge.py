@@ -302,6 +302,7 @@ class _Case(msgspec.Struct, frozen=True):
         for one in taken:
             if not one.package.conda:
                 yield from self._required(one, versions, environment)
+        yield from self._compiled(packages, versions)
         torch = next((one for one in taken if one.build.package == "torch"), None)
         for one in taken if torch else ():
             assert torch is not None
@@ -315,6 +316,17 @@ class _Case(msgspec.Struct, frozen=True):
         if torch:
             listed = {one.package for one in taken}
             yield from self._named([p for p in packages if not p.conda and p not in listed], torch)
+
+    def _compiled(self, packages: Sequence[Locked], versions: Mapping[str, str | None]) -> Iterator[Finding]:
+        """Packages that work only with other versions of a package of the lock, whatever their metadata says."""
+        lines = {package.name: package.line for package in packages if not package.conda}
+        for one in self.catalogue.compiled_against:
+            own, module = versions.get(one.package), versions.get(one.module)
+            if own and module and _takes(one.versions, own) and not _takes(one.module_versions, module):
+                text = f"{one.package} {own} is made for {one.module}{one.module_versions}; the lock has {module}"
+                source = self.catalogue.source_title(one.source)
+                # torch runs; what imports the package does not, and that is not known.
+                yield Finding("version-mismatch", "unknown", lines[one.package], text, (), source)
 
     def _named(self, packages: Sequence[Locked], torch: _Taken) -> Iterator[Finding]:
         """Of wheels that the catalogue does not list, those whose names say another torch or CUDA than the lock's."""
@@ -366,3 +378,7 @@ class _Case(msgspec.Struct, frozen=True):
             text = f"{one.label} requires {names}, which the lock does not have for {where}"
             fix = "lock again without the override or marker that leaves them out, or on such a system"
             yield Finding("requirement-missing", "incomplete", one.package.line, text, (fix,))
+
+
+def _takes(specifier: str, version: str) -> bool:
+    return SpecifierSet(specifier).contains(version, prereleases=True)

@@ -187,6 +187,19 @@ def test_a_companion_for_the_cpu_says_nothing_beside_an_unknown_torch(tmp_path: 
     assert (found.status, {one.code for one in found.findings}) == ("unknown", {"unknown-build"})
 
 
+@pytest.mark.parametrize(("numpy", "codes"), [("2.2.6", ["version-mismatch"]), ("1.26.4", [])])
+def test_a_package_that_was_compiled_against_another_release(tmp_path: Path, numpy: str, codes: list[str]) -> None:
+    text = "".join(
+        f'[[packages]]\nname = "{name}"\nversion = "{version}"\nwheels = [\n    {{name = "{wheel}"}},\n]\n'
+        for name, version, wheel in (
+            ("numpy", numpy, f"numpy-{numpy}-cp312-cp312-manylinux_2_17_x86_64.whl"),
+            ("opencv-python", "4.9.0.80", "opencv_python-4.9.0.80-cp37-abi3-manylinux_2_17_x86_64.whl"),
+        )
+    )
+    found = answer(written(tmp_path, "pylock.toml", f'lock-version = "1.0"\ncreated-by = "x"\n{text}'), ADA)
+    assert [one.code for one in found.findings] == codes
+
+
 def test_what_conda_installs_is_there_for_the_packages_of_pip(tmp_path: Path) -> None:
     lost = answer(written(tmp_path, "pixi.lock", PIXI), ADA).findings[0].text
     assert "filelock" in lost and "typing-extensions" in lost
