@@ -174,7 +174,9 @@ def command(
         given = in_containers(given)
 
     def remembering(text: str) -> str:
-        return remember(text, words, asked, machines, groups=allow_groups) if chosen == "pylock" else text
+        if chosen != "pylock":
+            return text
+        return remember(text, words, asked, machines, groups=allow_groups, place=output)
 
     if allow_groups:
         plans = planning.plan_groups(request, given)

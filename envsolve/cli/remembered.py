@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -10,7 +12,7 @@ from msgspec import ValidationError, convert
 
 from envsolve.cli.options import Asked, Machines
 from envsolve.errors import UsageError
-from envsolve.system.files import is_file, own_table, parse_toml, read_regular
+from envsolve.system.files import is_file, is_folder, own_table, parse_toml, read_regular, real_path
 
 #: Options that are a matter of the moment or of the format, and the one that runs code: no lock chooses that.
 _PASSING = ("offline", "manager", "channel", "build_metadata")
@@ -26,12 +28,26 @@ class Remembered(NamedTuple):
     allow_groups: bool
 
 
-def remember(text: str, requirements: Sequence[str], asked: Asked, machines: Machines, *, groups: bool) -> str:
-    """The text of a lock with the request in its ``[tool.envsolve]`` table; no login of a URL is kept."""
+def remember(
+    text: str, requirements: Sequence[str], asked: Asked, machines: Machines, *, groups: bool, place: Path | None
+) -> str:
+    """The text of a lock with the request in its ``[tool.envsolve]`` table; no login of a URL is kept.
+
+    Args:
+        text: The lock without it.
+        requirements: Words of the command line.
+        asked: Its options.
+        machines: Those that name machines.
+        groups: Whether several plans were allowed.
+        place: The lock, or the directory of several; paths are written relative to it. None leaves them as they are.
+    """
     import tomli_w
 
     from envsolve.packages.urls import without_logins
 
+    if place is not None:
+        folder = place if is_folder(place) else place.parent
+        requirements, asked, machines = _moved(requirements, asked, machines, Path(), folder)
     table = parse_toml(text, Path("pylock.toml"))
     request: dict[str, Any] = {"requirements": [without_logins(one) for one in requirements]}
     for options in (asked, machines):
@@ -69,14 +85,44 @@ def recall(lock: Path) -> Remembered:
         raise UsageError(f"{lock} does not say what it was made from", hint=_HINT)
     fields = {name.replace("-", "_"): value for name, value in request.items()}
     try:
+        words = convert(fields.get("requirements", []), list[str])
+        asked, machines = Asked(**_of(Asked, fields)), Machines(**_of(Machines, fields))
         return Remembered(
-            convert(fields.get("requirements", []), list[str]),
-            Asked(**_of(Asked, fields)),
-            Machines(**_of(Machines, fields)),
-            convert(fields.get("allow_groups", False), bool),
+            *_moved(words, asked, machines, lock.parent, Path()), convert(fields.get("allow_groups", False), bool)
         )
     except ValidationError as error:
         raise UsageError(f"the request in {lock} cannot be read: {error}", hint=_HINT) from None
+
+
+def _moved(
+    words: Sequence[str], asked: Asked, machines: Machines, start: Path, end: Path
+) -> tuple[list[str], Asked, Machines]:
+    """A request whose relative paths start at one directory, with paths that start at another."""
+    if real_path(start) == real_path(end):
+        return list(words), asked, machines
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, list):
+            return [moved(one) for one in value]
+        if isinstance(value, Path):
+            return value if value.is_absolute() else Path(_relative(start / value, end))
+        return value
+
+    # `.` and `./demo[gpu]` are projects, all else of the words are requirements.
+    words = [_relative(start / one, end) if re.match(r"\.\.?(?:$|[/\[\\])", one) else one for one in words]
+    links = [one if "://" in one else _relative(start / one, end) for one in asked.find_links or ()]
+    asked = asked._replace(**{name: moved(value) for name, value in asked._asdict().items()})
+    machines = machines._replace(**{name: moved(value) for name, value in machines._asdict().items()})
+    return words, asked._replace(find_links=links or None), machines
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """A path relative to a directory, so that it is not taken for a name; absolute if they have no common root."""
+    try:
+        found = Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:  # another drive of Windows
+        return real_path(path).as_posix()
+    return found if found.startswith(".") else f"./{found}"
 
 
 def _of(group: Any, fields: Mapping[str, Any]) -> dict[str, Any]:

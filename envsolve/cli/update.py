@@ -57,7 +57,8 @@ def command(
         show_impossible(plan)
     if made.unserved:
         raise typer.Exit(ImpossibleError.exit_code)
-    new = remember(render_plans(made, "pylock"), was.requirements, was.asked, was.machines, groups=was.allow_groups)
+    text = render_plans(made, "pylock")
+    new = remember(text, was.requirements, was.asked, was.machines, groups=was.allow_groups, place=file)
     found = Comparison(str(file), "newest", tuple(compare(read_said(old, file), read_said(new, file))))
     words = table(found.differences, ("locked", "newest")) if found.differences else f"{file} is up to date"
     deliver_as(form, found, lambda: words, None)

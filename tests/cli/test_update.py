@@ -54,6 +54,22 @@ def test_a_lock_is_made_again_without_words_and_stays_the_same(index: Index) -> 
     assert recall(Path("pylock.toml")) == was
 
 
+def test_paths_are_remembered_relative_to_the_lock(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("locks", "demo", "elsewhere"):
+        Path(name).mkdir()
+    Path("demo/pyproject.toml").write_text('[project]\nname = "demo"\nversion = "1"\ndependencies = ["es-one"]\n')
+    Path("more.txt").write_text("es-two\n")
+    Path("links").mkdir()
+    said = ("--target", TARGET, "--allow-unknown-names", "-r", "more.txt", "-f", "links", "-o", "locks/pylock.toml")
+    assert code("plan", "./demo", *said) == 0
+    text = Path("locks/pylock.toml").read_text()
+    assert '"../demo"' in text and '"../more.txt"' in text and '"../links"' in text
+    for place, lock in ((".", "locks/pylock.toml"), ("elsewhere", "../locks/pylock.toml"), ("../locks", "pylock.toml")):
+        monkeypatch.chdir(place)
+        assert code("update", lock) == 0
+        assert Path(lock).read_text() == text
+
+
 def test_update_moves_what_is_newer_and_touches_nothing_else(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
     text = locked(index)
     capsys.readouterr()
