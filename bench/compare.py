@@ -75,9 +75,9 @@ _REFUSALS = (
 
 
 def refusal(plan: str) -> str | None:
-    """The rule by which a plan in JSON is impossible; None if its facts name none."""
+    """The rule by which a plan in JSON, which messages may precede, is impossible; None if its facts name none."""
     try:
-        facts = [fact["fact"] for fact in json.loads(plan)["conflict"]]
+        facts = [fact["fact"] for fact in json.loads(plan[plan.index("{") :])["conflict"]]
     except (ValueError, KeyError, TypeError):
         return None  # an error, not a plan
     return next((rule for words, rule in _REFUSALS if any(words in fact for fact in facts)), None)

@@ -92,7 +92,8 @@ def sample(tool: Tool) -> Sample:
         process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         complained.seek(0)
-        output = (said if process.returncode == tool.good else complained).read().decode("utf-8", "replace")
+        failed = b"" if process.returncode == tool.good else complained.read()
+        output = (failed + said.read()).decode("utf-8", "replace")
     code = 0 if process.returncode == tool.good else process.returncode or 1
     return Sample(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, code, output)
 

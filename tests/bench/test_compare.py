@@ -20,7 +20,7 @@ from bench.compare import differences, refusal
     ],
 )
 def test_a_refusal_has_the_name_of_its_rule(fact: str, rule: str | None) -> None:
-    found = refusal(json.dumps({"conflict": [{"fact": "torch was requested"}, {"fact": fact}]}))
+    found = refusal("choosing versions\n" + json.dumps({"conflict": [{"fact": "torch was requested"}, {"fact": fact}]}))
     assert found is None if rule is None else rule in (found or "")
     assert refusal("envsolve: the index failed") is None
 
