@@ -148,6 +148,17 @@ def test_one_system_is_pinned_and_the_others_keep_the_default_index(world: World
     marker = "sys_platform == 'linux' and platform_machine == 'x86_64'"
     assert f'torch = {{ index = "pytorch-cu126", marker = "{marker}" }}' in text
     assert edited(text, planned(world, V100), "uv-project", "x")[0] == text
+    (tmp_path / "pyproject.toml").write_text(text)
+    done = uv(world, tmp_path, "lock")
+    assert done.returncode == 0, f"{text}\n{done.stderr}"
+    done = uv(world, tmp_path, "sync", "--frozen")
+    assert done.returncode == 0, done.stderr
+    assert installed(tmp_path) == ["filelock-1.0", "torch-2.9.1+cu126"]
+    # On other systems uv takes the default index, as the marker says.
+    exported = uv(world, tmp_path, "export", "--frozen", "--no-hashes", "--no-annotate").stdout
+    torches = dict(line.split(" ; ", 1) for line in exported.splitlines() if line.startswith("torch=="))
+    assert torches["torch==2.9.1+cu126"] == "platform_machine == 'x86_64' and sys_platform == 'linux'"
+    assert torches["torch==2.9.1"] == "platform_machine != 'x86_64' or sys_platform != 'linux'"
     # The default index has the build: no index and no source are left.
     default, _ = edited(text, planned(world, "H100, driver 570.86", requirement="torch==2.8.0"), "uv-project", "x")
     assert "/whl/" not in default and "[tool.uv.sources]" not in default
