@@ -115,3 +115,20 @@ def test_a_narrow_terminal_drops_the_oldest_variants(
     assert len(header) <= width
     assert header.split()[-1] == "cu129", "the newest stays"
     assert ("too narrow for" in "\n".join(lines)) == (width < 74)
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpu", "verdict"),
+    [
+        ("faiss-gpu-cu12==1.14.1.post1", "A100", "native"),
+        ("faiss-gpu-cu12==1.14.1.post1", "RTX 5090", "none"),  # machine code for cc 7.0 and 8.0, and no PTX
+        ("spconv-cu126==2.3.8", "RTX 5090", "ptx"),
+        ("spconv-cu118==2.3.8", "RTX 5090", "none"),  # CUDA 11.8 does not know the GPU
+    ],
+)
+def test_packages_for_one_cuda_are_judged_by_the_code_in_their_wheels(
+    capsys: pytest.CaptureFixture[str], asked: str, gpu: str, verdict: str
+) -> None:
+    target = f"{gpu}, driver 580.95.05, python 3.11, linux-x86_64, glibc 2.35"
+    listed = json.loads(out(capsys, asked, "--target", target, "--format", "json"))
+    assert {build["verdict"] for build in listed["builds"]} == {verdict}

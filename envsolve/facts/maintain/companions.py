@@ -48,6 +48,8 @@ _MAIN: Mapping[str, re.Pattern[str]] = {
         "fbgemm-gpu": r"fbgemm_gpu/fbgemm_gpu_py\.so",
         "transformer-engine-cu12": r"transformer_engine/(wheel_lib/)?libtransformer_engine\.so",
         "transformer-engine-cu13": r"transformer_engine/(wheel_lib/)?libtransformer_engine\.so",
+        "faiss": r"faiss/(_swigfaiss\.cpython[\w.-]*|libfaiss)\.so|faiss_gpu(_cu\d+)?\.libs/libfaiss-[\w.]+\.so",
+        "spconv": r"spconv/core_cc[\w.-]*\.(so|pyd)",
         "onnxruntime-gpu": r"onnxruntime/capi/(lib)?onnxruntime_providers_cuda\.(so|dll)",
         # The libraries that hold compiled kernels; CuPy compiles its others for the GPU when they are first used.
         "cupy": r"cupy/(cuda/(cub|thrust)|random/_generator_api)\.[\w.-]+",
@@ -58,7 +60,7 @@ _MAIN: Mapping[str, re.Pattern[str]] = {
 }
 # Each of its libraries holds the kernels for other GPUs, and it loads all of them: its list is that of all together.
 _OF_ALL_LIBRARIES = frozenset({"torchao"})
-_KIND = re.compile(r"(cupy)-cuda\w+|(jax)-cuda\d+(-(?:plugin|pjrt))")
+_KIND = re.compile(r"(cupy)-cuda\w+|(faiss)-gpu(?:-cu\d+)?|(spconv)-cu\d+|(jax)-cuda\d+(-(?:plugin|pjrt))")
 
 
 def extension_of(package: str, wheel: Artefact) -> Extension | None:
