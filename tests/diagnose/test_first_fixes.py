@@ -225,6 +225,60 @@ KINDS = {
         "no-kernel-for-gpu",
         "No torch that the catalogue describes",
     ),
+    "CTranslate2 without cuBLAS on Linux": (
+        "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
+        "library-mismatch",
+        "nvidia-cublas-cu12.*LD_LIBRARY_PATH",
+    ),
+    "CTranslate2 without cuBLAS on Windows": (
+        "RuntimeError: Library cublas64_12.dll is not found or cannot be loaded",
+        "library-mismatch",
+        r"nvidia-cublas-cu12.*set .PATH=",
+    ),
+    "CTranslate2 for CUDA 11": (
+        "RuntimeError: Library cublas64_11.dll is not found or cannot be loaded",
+        "library-mismatch",
+        "ctranslate2>=4",
+    ),
+    "an engine of another TensorRT": (
+        "Error Code 1: Serialization (Serialization assertion stdVersionRead == serializationVersion "
+        "failed.Version tag does"
+        " not match. Note: Current Version: 228, Serialized Engine Version: 236)",
+        "library-mismatch",
+        "trtexec",
+    ),
+    "an extension without its CUDA code": (
+        "RuntimeError: Not compiled with GPU support\npytorch3d/ops/knn.py",
+        "cpu-build",
+        r"FORCE_CUDA=1 .*git\+https://github.com/facebookresearch/pytorch3d",
+    ),
+    "Triton for Windows beside an embedded Python": (
+        "CalledProcessError: Command "
+        "'['D:\\\\ui\\\\python_embeded\\\\Lib\\\\site-packages\\\\triton\\\\runtime\\\\tcc\\\\tcc.exe'"
+        ", 'cuda_utils.c', '-shared', '-lcuda', '-lpython312']' returned non-zero exit status 1.",
+        "python-headers-missing",
+        "xcopy",
+    ),
+    "Triton for Windows without a toolkit": (
+        ">>> import triton\nWARNING: Failed to find CUDA.",
+        "nvcc-missing",
+        "triton-windows",
+    ),
+    "MSVC without its headers": (
+        "main.c(7): fatal error C1083: Cannot open include file: 'stddef.h': No such file or directory",
+        "host-compiler-missing",
+        "vcvars64",
+    ),
+    "Triton from the index on Windows": (
+        "Windows 11\nERROR: No matching distribution found for triton",
+        "no-such-build",
+        "triton-windows",
+    ),
+    "NVIDIA's wheels in a lock of another system": (
+        "RuntimeError\n\nUnable to find installation candidates for nvidia-cublas-cu11 (11.10.3.66)",
+        "lock-incomplete",
+        "torch>=2",
+    ),
     "the variant that a sentence tells of": (
         "GTX 1080 and PyTorch 2.8.0 + cu129\nCUDA error: no kernel image is available for execution on the device",
         "no-kernel-for-gpu",

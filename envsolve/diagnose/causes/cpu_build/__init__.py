@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence, vendors_own
 from envsolve.diagnose.fixes import conda_remedies, jetson_remedies, led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
+from envsolve.diagnose.rebuilding import archs_for, source_of
 from envsolve.diagnose.scene import Scene, Torch
 from envsolve.diagnose.signatures import Match
 from envsolve.facts.hardware import VendorRoute
@@ -26,8 +27,13 @@ _OF_A_MISSING_GPU = frozenset(
 
 def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     """A CPU build is proved by its own version, by what it says, or by the catalogue."""
-    if CAUSE.first(scene, *CAUSE.file.stated):
-        return  # another module than torch is the subject
+    if match := CAUSE.first(scene, "extension"):
+        yield _extension(scene, match)
+    if not CAUSE.first(scene, *CAUSE.file.stated):  # otherwise another module than torch is the subject
+        yield from _of_torch(scene)
+
+
+def _of_torch(scene: Scene) -> Iterator[Finding | RuledOut]:
     torch, strong, weak = scene.torch, _strong(scene), _weak(scene)
     proved = torch is not None and torch.variant == "cpu"
     if torch and torch.variant not in (None, "cpu"):
@@ -56,6 +62,18 @@ def _of_environment(scene: Scene, proved: bool) -> bool:
     by CPU builds first, and once more when torch is fixed.
     """
     return proved and bool(scene.gpus) and not scene.matches
+
+
+def _extension(scene: Scene, match: Match) -> Finding:
+    """An extension that was compiled without CUDA, with the place that its project is installed from."""
+    sources = dict(line.split(" ", 1) for line in CAUSE.words("sources").split("; "))
+    name = next((one for one in sources if scene.mentions(one)), None)
+    told = source_of(scene)
+    source = sources[name] if name and "git+" not in told else told
+    listed = archs_for(scene, scene.gpus)
+    fix = CAUSE.fix("extension", archs=f'TORCH_CUDA_ARCH_LIST="{listed}" ' if listed else "", source=source)
+    package = name or CAUSE.words("the-extension")
+    return CAUSE.finding("extension", Grounds.STATED, lines(match), [fix], package=package)
 
 
 def _name(torch: Torch | None) -> str:

@@ -14,6 +14,7 @@ from envsolve.binaries.names import LIBRARY_FILE, is_toolkit_package
 from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
 from envsolve.diagnose.causes.library_mismatch.cudnn import (
     for_cudnn8,
+    of_ctranslate2,
     of_cudnn_dll,
     of_own_cudnn,
     one_cudnn,
@@ -59,6 +60,8 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if match := CAUSE.first(scene, "infer"):
         consequences = ("lock-incomplete", "library-shadowed")
         yield CAUSE.finding("infer", Grounds.STATED, lines(match), for_cudnn8(scene), consequences)
+    if match := CAUSE.first(scene, "ctranslate2"):
+        yield of_ctranslate2(scene, match)
     if match := CAUSE.first(scene, "cudnn-dll"):
         yield of_cudnn_dll(scene, match)
     elif match := CAUSE.first(scene, "sublibrary"):

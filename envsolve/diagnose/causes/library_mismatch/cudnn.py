@@ -1,4 +1,4 @@
-"""cuDNN of another major or release than a program was built for."""
+"""cuDNN, or CTranslate2's CUDA libraries, of another major or release than a program was built for."""
 
 from __future__ import annotations
 
@@ -114,3 +114,20 @@ def one_cudnn(scene: Scene) -> Iterator[Fix]:
     if pins:
         yield CAUSE.fix("pinned-cudnn", pin=pins[0].split(";")[0].strip())
     yield CAUSE.fix("list-cudnn")
+
+
+def of_ctranslate2(scene: Scene, match: Match) -> Finding:
+    """CTranslate2 finds no cuBLAS of its CUDA major: by the system, and by the CUDA of the torch beside it."""
+    major, windows = match.groups["major"], "dll" in match.groups or scene.os == "windows"
+    cuda = scene.torch.cuda if scene.torch else None
+    if major == "11":
+        fixes = [CAUSE.fix("ctranslate2-newer")]
+    else:
+        fixes = [CAUSE.fix("ctranslate2-windows" if windows else "ctranslate2-wheels")]
+        fixes += [CAUSE.fix("ctranslate2-cuda11")] if cuda and cuda.startswith("11.") else []
+    other = CAUSE.words("torch-of-another", cuda=cuda) if cuda and not cuda.startswith(f"{major}.") else ""
+    beside = f"{other} " if other else ""
+    evidence = (*lines(match), *torch_evidence(scene))
+    consequences = ("lock-incomplete", "mixed-flavours")
+    values = {"library": match.groups["library"], "major": major, "beside": beside}
+    return CAUSE.finding("ctranslate2", Grounds.STATED, evidence, fixes, consequences, **values)

@@ -34,6 +34,8 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     about_lock = scene.mentions(*_LOCKS)
     if missing := _missing(scene):
         yield from _incomplete(scene, missing, about_lock)
+    if (match := scene.first("poetry-none")) and is_toolkit_package(match.groups["package"]):
+        yield CAUSE.finding("marker", Grounds.STATED, lines(match), [CAUSE.fix("poetry-newer")], ("no-such-build",))
     if match := CAUSE.first(scene, "platform"):
         yield from _other_platform(scene, match)
     changed = CAUSE.first(scene, "hash") or (CAUSE.first(scene, "gone") if about_lock else None)

@@ -69,6 +69,9 @@ def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
     if asked.why == "unknown":
         fixes = [CAUSE.fix("versions", package=asked.name)]
         yield CAUSE.finding("unknown", Grounds.SUGGESTED, evidence, fixes, asked=words, channel="")
+    elif asked.name == "triton" and scene.os == "windows":
+        fixes = [CAUSE.fix("triton-windows")]
+        yield CAUSE.finding("platform", Grounds.CONFIRMED, evidence, fixes, asked=words, platform=_platform(scene))
     elif asked.why in ("never", "platform"):
         fixes_ = nearest(scene, asked.name, asked.wanted, asked.no_variant)
         name = "none" if asked.why == "never" else "platform"

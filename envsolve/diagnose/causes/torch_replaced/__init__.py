@@ -89,7 +89,9 @@ def _replaced(
     explains: Sequence[str] = _OF_A_SWAP,
 ) -> Finding:
     culprit = _culprit(scene)
-    by, two = f" {CAUSE.words('by', culprit=culprit)}" if culprit else "", CAUSE.words("both") if both else ""
+    # The texts of a file have no space at their ends.
+    by = " " + CAUSE.words("by", culprit=culprit) if culprit else ""
+    two = CAUSE.words("both") + " " if both else ""
     fixes = _reinstalled(scene, old)
     return CAUSE.finding("replaced", grounds, evidence, fixes, explains, old=old, new=new, by=by, both=two)
 
