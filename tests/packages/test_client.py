@@ -177,7 +177,7 @@ def test_an_absent_project_is_asked_for_again_except_offline(server: IndexServer
 @pytest.mark.parametrize("name", ["../extra/demo", "", "a/b", "x y", "?"])
 def test_what_is_no_name_is_not_asked_for(server: IndexServer, make_client: MakeClient, name: str) -> None:
     client = make_client(server.index())
-    with pytest.raises(UsageError, match="no project name"):
+    with pytest.raises(UsageError, match="is not the name of a project"):
         client.project(name)
     assert not server.requests
 
