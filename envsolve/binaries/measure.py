@@ -282,8 +282,10 @@ def measure_environment(folder: Path, *, every: bool = False) -> Measurement:
 def _distribution(info: Path, every: bool) -> Measurement:
     site = info.parent
     try:
-        rows = list(csv.reader(read_regular(info / "RECORD", _LARGEST_RECORD).decode("utf-8").splitlines()))
-        paths = [row[0] for row in rows if row]
+        text = read_regular(info / "RECORD", _LARGEST_RECORD).decode("utf-8")
+        if "\0" in text:  # the csv module of Python 3.10 refuses it, later ones do not
+            raise ValueError("a null character")
+        paths = [row[0] for row in csv.reader(text.splitlines()) if row]
     except (OSError, ValueError, csv.Error):
         paths = [path.relative_to(site).as_posix() for path in info.iterdir()]
     return measure_package(FolderFiles(site, info.name.removesuffix(".dist-info"), paths), "distribution", every=every)

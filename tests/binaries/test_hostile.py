@@ -128,7 +128,7 @@ def test_a_large_version_file_is_not_read_whole() -> None:
     [
         (b"\xff\xfe,,\n", None),
         (b'"' + b"x" * 300_000 + b'",,\n', None),
-        (b"\0,,\n", "has no .dist-info/METADATA"),
+        (b"\0,,\n", None),
         (b"../../../../etc/passwd,,\n", "has no .dist-info/METADATA"),
     ],
 )
