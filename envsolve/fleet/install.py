@@ -192,6 +192,19 @@ def _write_module(fleet: Path, group: Group) -> None:
         f"setenv VIRTUAL_ENV {_tcl(str(place))}\n"
         f"prepend-path PATH {_tcl(str(place / 'bin'))}\n",
     )
+    # Lmod takes this one, and splits the path of the other at blanks; Environment Modules ignore it.
+    replace_file(
+        path.with_name(f"{path.name}.lua"),
+        f"whatis({_lua(what)})\n"
+        'conflict("envsolve")\n'
+        f'setenv("VIRTUAL_ENV", {_lua(str(place))})\n'
+        f'prepend_path("PATH", {_lua(str(place / "bin"))})\n',
+    )
+
+
+def _lua(text: str) -> str:
+    """Quote a string of Lua."""
+    return '"' + "".join(one if one.isprintable() and one not in '\\"' else f"\\{ord(one):03d}" for one in text) + '"'
 
 
 def _tcl(text: str) -> str:

@@ -32,6 +32,8 @@ def gpu(**fields: Any) -> str:
 
 SSH = "echo 'ssh: {}' >&2; exit 255"
 H100 = "h100-580.95.05"
+# On a busy computer the limit of time may come first.
+ENDLESS = "more than 4 MiB|longer than"
 # What a node does ({} is a file with its profile), its profile, and its class or the reason.
 KINDS: dict[str, tuple[str, str, str]] = {
     "good": ("cat {}", PLAIN, H100),
@@ -68,9 +70,9 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "binary": ("head -c 3000 /dev/urandom", "", "not a profile"),
     "huge": ("head -c 300000 /dev/zero | tr '\\0' x", "", "not a profile"),
     "long": ("cat {}", gpu(name="x" * 5000), "characters"),
-    "endless": ("exec cat /dev/zero", "", "more than 4 MiB"),
-    "lines": ("exec yes", "", "more than 4 MiB"),
-    "shouts": ("head -c 99000000 /dev/zero >&2; cat {}", PLAIN, H100),
+    "endless": ("exec cat /dev/zero", "", ENDLESS),
+    "lines": ("exec yes", "", ENDLESS),
+    "shouts": ("head -c 9000000 /dev/zero >&2; cat {}", PLAIN, H100),
     "full": ("echo 'write error: No space left on device' >&2; exit 1", "", "No space left"),
     "readonly": ("echo 'Read-only file system' >&2; exit 1", "", "Read-only"),
     "olddriver": ("cat {}", changed(driver={"version": "535.54.03", "cuda": None}), "h100-535.54.03"),
@@ -124,7 +126,7 @@ def test_every_node_is_in_a_class_or_has_its_reason(tmp_path: Path, each: int, l
     memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
     print(f"{each * len(KINDS)} nodes: {seconds:.1f} s, {memory} MiB")
     # Those that hang are waited for once, and not one after the other.
-    hanging = sum(expected == "longer than" for _, _, expected in KINDS.values()) * each
+    hanging = sum(expected in ("longer than", ENDLESS) for _, _, expected in KINDS.values()) * each
     assert seconds < 60 + (limit + 6) * (1 + hanging / 64)
 
 

@@ -93,8 +93,8 @@ def test_environment_modules_read_the_module(tmp_path: Path) -> None:
     fleet = tmp_path / "fleet [exit] $b"
     (one,) = write_plan(fleet, cpu=demo(tmp_path)).groups
     install._write_module(fleet, one)
-    (fleet / "modules").rename(tmp_path / "modules")
-    environ = {**os.environ, "MODULEPATH": str(tmp_path / "modules")}
+    (fleet / "modules").rename(tmp_path / "all modules")
+    environ = {**os.environ, "MODULEPATH": str(tmp_path / "all modules")}
     done = subprocess.run(
         [str(command), "sh", "load", "envsolve/cpu"], env=environ, capture_output=True, text=True, check=True
     )
@@ -251,8 +251,8 @@ LMOD = "/usr/share/lmod/lmod/libexec/lmod"
 
 @pytest.mark.skipif(not os.access(LMOD, os.X_OK), reason="lmod is not installed")
 def test_lmod_reads_the_module(tmp_path: Path) -> None:
-    # Lmod 8.6 itself splits the path of a Tcl modulefile at spaces.
-    fleet = tmp_path / "fleet"
+    # Lmod 8.6 itself splits the path of a Tcl modulefile at spaces, and takes the one in Lua.
+    fleet = tmp_path / "fleet [exit] (b) é"
     (one,) = write_plan(fleet, cpu=demo(tmp_path)).groups
     run("fleet", "install", "--fleet", str(fleet))
     environ = {"PATH": os.environ["PATH"], "MODULEPATH": str(fleet / "modules"), "HOME": str(tmp_path)}
