@@ -114,8 +114,8 @@ class JobLabel(msgspec.Struct, frozen=True):
     """A scheduler's name for a fact of a node, in the requirements of jobs.
 
     Attributes:
-        engine: ``kubernetes`` or ``htcondor``.
-        fact: ``driver-major``, ``capability``, ...
+        engine: ``kubernetes``, ``htcondor`` or ``skypilot``.
+        fact: ``driver-major``, ``capability``, ...; of SkyPilot, a GPU with its memory in GiB: ``a100-80``.
         name: The label, the attribute, or the command of a submit file.
     """
 

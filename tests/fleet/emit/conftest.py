@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from envsolve.fleet.plan import FleetPlan, Group
+from envsolve.fleet.probe import probe_files
 from envsolve.planning.lock import Assumptions
 from envsolve.system.files import dump
+from tests.fleet.profiles import profile
 
 OLD = Assumptions(python="3.12", arch="x86_64", driver_required="525.60.13", gpus=("7.0",), cuda="cu126")
 NEW = Assumptions(python="3.12", arch="x86_64", driver_required="580.65.06", gpus=("9.0",), cuda="cu130")
@@ -25,5 +27,10 @@ def fleet(tmp_path: Path) -> Path:
     )
     for group in groups:
         group.lock(fleet).write_text('lock-version = "1.0"\n')
+    kinds = (("v1", "V100", "535.104.05"), ("v2", "V100", "535.104.05"), ("h1", "H100", "580.95.05"))
+    (tmp_path / "in").mkdir()
+    for node, gpu, driver in kinds:
+        (tmp_path / "in" / f"{node}.json").write_bytes(profile(node, gpu, driver))
+    probe_files(fleet, [tmp_path / "in"])
     (fleet / "plan.json").write_text(dump(FleetPlan(python="3.12", groups=groups)))
     return fleet
