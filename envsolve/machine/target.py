@@ -18,6 +18,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.gpu_names import UnknownGpuError, find_gpu
 from envsolve.facts.hardware import DriverBranch
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
+from envsolve.system.limits import TARGET_LENGTH
 from envsolve.values import processor
 
 GRAMMAR = """\
@@ -87,10 +88,11 @@ def parse_target(text: str) -> Target:
         UsageError: A part cannot be read, or two parts contradict each other; the message names the part, the hint
             what to write instead or, if that is not clear, the grammar.
     """
+    if len(text) > TARGET_LENGTH:
+        raise UsageError(f"the target has more than {TARGET_LENGTH} characters", hint=GRAMMAR)
     target = Target()
-    for part in (" ".join(part.split()) for part in re.split(r"[,;]", text)):
-        if part:
-            target = _merge(target, _parse_part(part), part)
+    for part in filter(None, (" ".join(part.split()) for part in re.split(r"[,;]", text))):
+        target = _merge(target, _parse_part(part), part)
     if target == Target():
         raise UsageError("the target is empty", hint=GRAMMAR)
     return target
@@ -121,7 +123,7 @@ def _joined(part: str) -> str | None:
 def _apart(words: Sequence[str]) -> list[str]:
     """The parts of a target among words, each the longest that reads on its own, and what lies between them."""
     for start in range(len(words)):
-        for end in range(len(words), start, -1):
+        for end in range(min(len(words), start + 12), start, -1):  # no form has more words
             if _formed(" ".join(words[start:end])) is not None:
                 pieces = [" ".join(words[:start]), " ".join(words[start:end]), *_apart(words[end:])]
                 return [piece for piece in pieces if piece]

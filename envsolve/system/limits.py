@@ -32,6 +32,8 @@ SUMMARY_LENGTH = 200
 """Characters of the summary of a package that are kept."""
 ODD_FILES = 20
 """Files whose metadata cannot be had and that a plan leaves out: for each the search begins anew."""
+TARGET_LENGTH = 1000
+"""Characters of a machine in words."""
 REQUIREMENT_FILES = 500
 """Requirement files read for one request, each as often as it is named."""
 REQUIREMENT_DEPTH = 30

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import contextlib
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,3 +174,11 @@ def test_no_text_escapes_as_another_error(text: str) -> None:
 def test_a_machine_is_written_as_the_target_that_it_was(text: str) -> None:
     machine = describe_target(text)
     assert describe_target(target_of(machine)) == machine
+
+
+@pytest.mark.parametrize("text", ["s d[" * 2000, "s d[" * 249, "8.6 " * 249, "driver 550 linux " * 58])
+def test_a_long_text_is_read_or_refused_in_little_time(text: str) -> None:
+    start = time.process_time()
+    with contextlib.suppress(UsageError):
+        parse_target(text)
+    assert time.process_time() - start < 2
