@@ -44,7 +44,8 @@ def locked(stage: Stage, asked: Asked) -> Iterator[Finding]:
                     if found.status in ("does not run", "incomplete"):
                         place = f"{posixpath.basename(answer.file)}:{found.line}: "
                         text = f"{place}{found.text}, on {one.machine}"
-                        yield Finding(command.line, found.code, "error", text, found.fixes, found.source)
+                        level: Severity = "warning" if found.code == "triton-does-not-run" else "error"
+                        yield Finding(command.line, found.code, level, text, found.fixes, found.source)
 
 
 def lock_unjudged(command: Command, stage: Stage, asked: Asked) -> Iterator[Unjudged]:

@@ -71,30 +71,70 @@ class _Case:
         return Finding(self.install.command.line, code, level, self.wanted.place + text, remedies, source)
 
 
+@dataclass(slots=True)
+class _Sofar:
+    """What a stage has when an install begins.
+
+    Attributes:
+        torch: Its torch, if it is known.
+        there: Builds of the family by package.
+        named: Packages that were named, or that the image has.
+        unread: Whether something was installed that could not be read.
+    """
+
+    torch: Offer | None
+    there: dict[str, Offer]
+    named: set[str]
+    unread: bool = False
+
+
 def builds(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """Judge the builds that each install would take. Consequences of a refused torch are not reported again."""
     within = asked.within(stage)
     brought = asked.image_torch(stage)
-    torch = brought[0] if brought else None
     there = {offer.build.package: offer for offer in brought}
-    held = asked.held(stage)
-    named: set[str] = {*there, *held}
+    sofar = _Sofar(brought[0] if brought else None, there, {*there, *asked.held(stage)})
+    passing = _replaced_later(stage, within, asked)
     for install, own in asked.followed(stage):
-        named |= {wanted.name for wanted in install.wanted}
-        torch = asked.taken(install, "torch", within) or torch
-        findings = []
-        for wanted in filter(asked.is_judged(install), install.wanted if own else ()):
-            looks = asked.looks(install, wanted.name)
-            new = asked.knows(stage) and wanted.name not in held
-            case = _Case(wanted, install, looks, torch, within, new, "torch" in named, asked)
-            if wanted.holds(asked.platform, within.python) is not True or _stays(case, there, held):
-                continue
-            finding = _judged(case)
-            findings += [(wanted.name, finding)] if finding else []
-        there |= {w.name: taken for w in install.wanted if (taken := asked.taken(install, w.name, within))}
+        sofar.named |= {wanted.name for wanted in install.wanted}
+        sofar.torch = asked.taken(install, "torch", within) or sofar.torch
+        findings = list(_of_install(install, stage, sofar, asked)) if own else []
+        sofar.there |= {w.name: taken for w in install.wanted if (taken := asked.taken(install, w.name, within))}
+        sofar.unread = sofar.unread or bool(install.files) or not install.described.issuperset(install.sources)
+        if id(install) in passing:
+            findings = [one for one in findings if one[0] != "torch"]
         # Companions fail for the same reason as their torch.
         about_torch = [finding for name, finding in findings if name == "torch"]
         yield from about_torch or [finding for _, finding in findings]
+
+
+def _of_install(install: Install, stage: Stage, sofar: _Sofar, asked: Asked) -> Iterator[tuple[str, Finding]]:
+    """The findings about each package of an install."""
+    within, held = asked.within(stage), asked.held(stage)
+    for wanted in filter(asked.is_judged(install), install.wanted):
+        looks = asked.looks(install, wanted.name)
+        # What could not be read may have brought another one.
+        new = asked.knows(stage) and wanted.name not in held and not (wanted.through and sofar.unread)
+        case = _Case(wanted, install, looks, sofar.torch, within, new, "torch" in sofar.named, asked)
+        if wanted.holds(asked.platform, within.python) is True and not _stays(case, sofar.there, held):
+            finding = _judged(case)
+            yield from [(wanted.name, finding)] if finding else []
+
+
+def _replaced_later(stage: Stage, within: Within, asked: Asked) -> frozenset[int]:
+    """The installs of a stage, by identity, whose torch a later one of it certainly replaces."""
+    found: set[int] = set()
+    before: list[tuple[Install, str | None]] = []
+    for install in asked.installs(stage.commands):
+        own = next((one for one in install.wanted if one.name == "torch" and not one.through), None)
+        version = pinned(own.requirement.specifier) if own else None
+        if own and (install.upgrade or version):
+            other = (one for one, taken in before if install.upgrade or (taken and taken != version))
+            found |= {id(one) for one in other}
+        if install.names("torch"):
+            taken = asked.taken(install, "torch", within)
+            before.append((install, str(taken.version) if taken else None))
+    return frozenset(found)
 
 
 def _stays(case: _Case, there: dict[str, Offer], held: frozenset[str]) -> bool:
@@ -208,7 +248,7 @@ def _refused(case: _Case, taken: Sequence[Offer]) -> Finding:
     text += f"which does not run on {line.gpu or 'the machine'}: {reasons}"
     # Without a pin, pip keeps a torch that an unknown image may have.
     if case.version is None and not case.new:
-        text = f"if {case.install.command.program} finds none in the image, {text}"
+        text = f"if {case.install.program} finds none in the image, {text}"
         return case.finding("build-does-not-run", "warning", text, same, source)
     return case.finding("build-does-not-run", "error", text, same, source)
 

@@ -36,6 +36,10 @@ def check(text: str, target: str, catalogue: Catalogue, context: Path | None = N
         (f"RUN pip install torch==2.4.0 {CU121}\nRUN pip install ultralytics\n", OLD, []),  # pip keeps what is there
         ("RUN pip install 'torch<2.5' ultralytics\n", OLD, []),
         ("RUN pip install flask\n", OLD, []),
+        # The torch that a later line replaces does not matter, and one that could not be read may be there.
+        (f"RUN pip install accelerate\nRUN pip install -U torch==2.4.0 {CU121}\n", OLD, []),
+        (f"RUN pip install torch==2.11.0\nRUN pip install torch==2.4.0 {CU121}\n", OLD, []),
+        ("RUN pip install ultralytics\nRUN pip install torch\n", OLD, ["build-does-not-run"]),
         # What has no GPU code, and what lacks a library.
         ("RUN pip install 'jax>=0.11'\n", NEW, ["gpu-unused"]),
         ("RUN pip install 'jax[cuda12]>=0.11'\n", NEW, []),
@@ -163,3 +167,10 @@ def test_a_compiler_that_other_programs_run_is_not_judged(catalogue: Catalogue, 
     unjudged = check(f"FROM nvidia/cuda:12.6.3-devel-ubuntu24.04\n{line}", NEW, catalogue).unjudged
     assert len(unjudged) == (says is not None) and all(one.text.startswith(says or "") for one in unjudged)
     assert not check(f"FROM ubuntu:22.04\n{line}", NEW, catalogue).unjudged
+
+
+def test_a_torch_that_something_unread_may_have_brought_is_no_certain_fault(catalogue: Catalogue) -> None:
+    text = f"{PYTHON}RUN pip install git+https://github.com/own/tools\nRUN pip install ultralytics\n"
+    [finding] = check(text, OLD, catalogue).findings
+    assert (finding.code, finding.level) == ("build-does-not-run", "warning")
+    assert "if pip finds none in the image" in finding.text

@@ -86,3 +86,8 @@ def test_a_lock_is_judged_with_the_libc_of_the_image(context: Path) -> None:
         text = COPIED.replace("python:3.12-slim-bookworm", image) + "RUN uv sync --frozen\n"
         found = report(text, f"{ADA}, glibc 2.28", context).findings
         assert [finding.code for finding in found if finding.code == "platform-wheel"] == codes, found
+
+
+def test_a_torch_whose_triton_does_not_run_is_a_warning(context: Path) -> None:
+    [finding, *_] = report(f"{COPIED}RUN uv sync --frozen\n", "GTX 1080, driver 560.35.03", context).findings
+    assert (finding.code, finding.level) == ("triton-does-not-run", "warning")
