@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -151,10 +151,14 @@ def deliver_text(text: str, target: Path | None) -> None:
     if target is None and sys.stdout is not None and (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
         from rich.text import Text
 
-        lines = [Text(line) for line in _wrapped(printable(text))]
-        for line in lines:
-            for pattern, style in _STYLES.items():
-                line.highlight_regex(pattern, style)
+        lines = []
+        for whole in printable(text).splitlines():
+            # What is dim is dim to its end, however many lines of the terminal that takes.
+            parts = [Text(part, style="dim" if _DIM.match(whole) else "") for part in _wrapped(whole)]
+            for part in parts:
+                for pattern, style in _STYLES.items():
+                    part.highlight_regex(pattern, style)
+            lines += parts
         print_styled(*lines)
     else:
         deliver(text, target)
@@ -165,7 +169,6 @@ _STYLES = {
     r"^(Nothing fits|Fail\w*|fail|does not run)\b": "bold red",
     r"^(Warning|unknown)\b": "yellow",
     r"^pass\b": "green",
-    r"^(skip\b.*|Facts .*)": "dim",
     r"^[A-Z][a-z]+(?= {2,}\S)": "bold",
     r"\b(native|family)\b": "green",
     r"\b(ptx|possible)\b": "yellow",
@@ -175,6 +178,7 @@ _STYLES = {
     r"(?<=^Next {6})envsolve .*|(?<=^ {10})envsolve .*|(?<=^Or {8})pip .*": "cyan",
     r" \[(documented|measured|[a-z]+(-[a-z]+)+)\]$": "dim",
 }
+_DIM = re.compile(r"skip\b|Facts ")
 # What a line begins with: a label, a mark or a number. Its other lines are indented to the text after that.
 _LEAD = re.compile(r"\s*(?:[A-Z][a-z]+ {2,}|(?:pass|fail|skip) {2}|[-+?] |\d+\. )?")
 _VERBATIM = re.compile(r" {4,}|Next |Or  ")  # commands, and what is aligned with them
@@ -189,27 +193,24 @@ def text_width(stream: TextIO | None) -> int:
     return max(shutil.get_terminal_size().columns, 40) if stream is not None and stream.isatty() else WIDTH
 
 
-def _wrapped(text: str) -> Iterator[str]:
-    """The lines of a text, at most as long as the terminal is wide."""
+def _wrapped(line: str) -> list[str]:
+    """A line as lines that are at most as long as the terminal is wide."""
     import shutil
     import textwrap
 
     width = max(shutil.get_terminal_size().columns, 40)
-    for line in text.splitlines():
-        lead = _LEAD.match(line)
-        if len(line) <= width or _VERBATIM.match(line) or lead is None:
-            yield line
-        else:
-            indent = " " * max(len(lead[0]), 2)
-            yield from textwrap.wrap(
-                line,
-                width,
-                subsequent_indent=indent,
-                break_on_hyphens=False,
-                break_long_words=False,
-                replace_whitespace=False,
-                drop_whitespace=True,
-            )
+    lead = _LEAD.match(line)
+    if len(line) <= width or _VERBATIM.match(line) or lead is None:
+        return [line]
+    return textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=" " * max(len(lead[0]), 2),
+        break_on_hyphens=False,
+        break_long_words=False,
+        replace_whitespace=False,
+        drop_whitespace=True,
+    )
 
 
 def print_styled(*parts: object) -> None:

@@ -215,6 +215,14 @@ def test_text_is_coloured_and_wrapped_on_a_terminal(
     assert plain[-1] == TEXT.splitlines()[-1]  # a command can be copied whole
 
 
+def test_a_skipped_check_is_dim_to_its_end_and_empty_lines_stay(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = styled(monkeypatch, capsys, f"pass  a\n\nskip  {'word ' * 20}\n", FORCE_COLOR="1").splitlines()
+    assert shown[1] == ""
+    assert len(shown) == 4 and all(line.startswith("\x1b[2m") for line in shown[2:])
+
+
 def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     shown = styled(monkeypatch, capsys, TEXT, FORCE_COLOR="1", NO_COLOR="1")
     assert "[32m" not in shown
