@@ -187,7 +187,7 @@ def test_an_address_that_is_none_is_known_by_its_variable(place: Place, variable
 
 
 def test_a_local_index_that_is_not_there(place: Place) -> None:
-    with pytest.raises(UsageError, match="local index file:///no/such/folder is not there") as caught:
+    with pytest.raises(UsageError, match="local index file:///no/such/folder does not exist") as caught:
         place.read({"PIP_INDEX_URL": "file:///no/such/folder"})
     assert "PIP_INDEX_URL" in (caught.value.hint or "")
     assert place.read(index_url=place.home.as_uri()).default == place.home.as_uri()

@@ -85,11 +85,11 @@ def test_what_no_plan_serves_together_is_told_with_who_to_leave_out(torch_world:
     assert not any("NVIDIA H100" in fact for fact in facts), "the conflict is irreducible"
     assert [(remedy.text, remedy.unlocks) for remedy in plan.remedies] == [
         (
-            "plan for Tesla P100 (cc 6.0) apart (--allow-groups)",
+            "plan separately for Tesla P100 (cc 6.0) (--allow-groups)",
             "torch 2.14.1 [cu130] on the other 2 kinds of machines",
         ),
         (
-            "plan for NVIDIA GeForce RTX 5090 (cc 12.0) apart (--allow-groups)",
+            "plan separately for NVIDIA GeForce RTX 5090 (cc 12.0) (--allow-groups)",
             "torch 2.14.1 [cu126] on the other 2 kinds of machines",
         ),
         ("take it from conda-forge (--manager conda)", "pytorch 2.13.0 [cu129]"),

@@ -201,7 +201,7 @@ def test_a_lock_of_a_torch_that_is_not_known(tmp_path: Path) -> None:
 def test_what_is_no_plan(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match="is no plan"):
+    with pytest.raises(UsageError, match="is not a plan"):
         read_expected(path, HERE, Catalogue())
 
 
