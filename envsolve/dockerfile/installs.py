@@ -224,7 +224,7 @@ def installs(commands: Sequence[Command], context: Context) -> Iterator[Install]
     for command in commands:
         parsed = grammar.parse(command.words)
         # What pip wheel makes is for an install to come, often in another stage.
-        if parsed and (parsed.installer, parsed.verb) in _INSTALLING:
+        if parsed and (parsed.installer, parsed.verb) in _INSTALLING and not parsed.has("dry_run"):
             yield _install(command, parsed, context)
 
 

@@ -124,16 +124,15 @@ def _of_install(install: Install, stage: Stage, sofar: _Sofar, asked: Asked) -> 
 def _replaced_later(stage: Stage, within: Within, asked: Asked) -> frozenset[int]:
     """The installs of a stage, by identity, whose torch a later one of it certainly replaces."""
     found: set[int] = set()
-    before: list[tuple[Install, str | None]] = []
+    before: list[tuple[Install, Offer | None]] = []
     for install in asked.installs(stage.commands):
         own = next((one for one in install.wanted if one.name == "torch" and not one.through), None)
-        version = pinned(own.requirement.specifier) if own else None
-        if own and (install.upgrade or version):
-            other = (one for one, taken in before if install.upgrade or (taken and taken != version))
-            found |= {id(one) for one in other}
+        if own and (install.upgrade or pinned(own.requirement.specifier)):
+            admits = own.requirement.specifier.contains
+            other = (one for one, taken in before if taken and not admits(taken.version, prereleases=True))
+            found |= {id(one) for one in (other if not install.upgrade else (one for one, _ in before))}
         if install.names("torch"):
-            taken = asked.taken(install, "torch", within)
-            before.append((install, str(taken.version) if taken else None))
+            before.append((install, asked.taken(install, "torch", within)))
     return frozenset(found)
 
 

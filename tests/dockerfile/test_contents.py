@@ -40,6 +40,8 @@ def check(text: str, target: str, catalogue: Catalogue, context: Path | None = N
         (f"RUN pip install accelerate\nRUN pip install -U torch==2.4.0 {CU121}\n", OLD, []),
         (f"RUN pip install torch==2.11.0\nRUN pip install torch==2.4.0 {CU121}\n", OLD, []),
         ("RUN pip install ultralytics\nRUN pip install torch\n", OLD, ["build-does-not-run"]),
+        ("RUN pip install torch==2.11.0\nRUN pip install torch==2.11.0\n", OLD, ["build-does-not-run"]),
+        ("RUN pip install --dry-run torch==2.11.0\n", OLD, []),
         # What has no GPU code, and what lacks a library.
         ("RUN pip install 'jax>=0.11'\n", NEW, ["gpu-unused"]),
         ("RUN pip install 'jax[cuda12]>=0.11'\n", NEW, []),
