@@ -17,6 +17,9 @@ _SOURCE = re.compile(r"git\+https?://[\w./@#&=?%+-]{1,200}")
 _HERE = re.compile(r"pip3? install\b[^|&;#\n]{0,120}?(?<!\S)(?P<path>\.{1,2}(?:/[\w./-]*)?(?:\[[\w,]*\])?)(?!\S)")
 
 
+_CMAKE_ARGS = re.compile(r"CMAKE_ARGS=[\"']?((?:-D[\w.]+=[^\s\"']+ ?)*)[\"']? ?")
+
+
 def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
     """The command that builds the extension for the GPUs; empty if the GPUs are not known."""
     listed = archs_for(scene, gpus)
@@ -35,6 +38,11 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
     if by_cmake or scene.mentions("cmake_cuda_architectures", "cuda_architectures"):
         text = "Name the GPUs to CMake in place of native, on a clean build tree, wherever it is built."
         numbers = listed.replace(".", "") if listed != "..." else "80;90"
+        installs = [seen.value for seen in scene.report.commands if "pip install" in seen.value]
+        if installs:
+            arguments, again = _CMAKE_ARGS.search(installs[-1]), _CMAKE_ARGS.sub("", installs[-1]).strip()
+            given = f"{arguments[1]} " if arguments else ""
+            return (Fix(text, f'CMAKE_ARGS="{given}-DCMAKE_CUDA_ARCHITECTURES={numbers}" {again}'),)
         return (Fix(text, f'cmake -DCMAKE_CUDA_ARCHITECTURES="{numbers}" ...'),)
     if not scene.about_torch and scene.mentions("nvcc -", "nvcc ", ".cu "):
         named = listed.replace(".", "").split(";") if listed != "..." else ["XY"]
@@ -114,6 +122,8 @@ def source_tree(scene: Scene, line: str) -> str | None:
     found = _IN_TREE.search(line + " ")
     if found is None or re.search(r"(?:site|dist)-packages|/usr/|/opt/conda|/lib/python", found["tree"]):
         return None
+    if nested := re.match(r"(.+?)/\w+/(?:csrc|_ext)(?:/|$)", f"{found['tree']}/{found['package']}"):
+        return nested[1]
     if not found["module"].startswith("_"):
         return f"{found['tree']}/{found['package']}"  # a module of its own lies beside the setup.py that built it
     return re.sub(r"/python$", "", found["tree"])

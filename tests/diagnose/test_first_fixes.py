@@ -279,6 +279,28 @@ KINDS = {
         "lock-incomplete",
         "torch>=2",
     ),
+    "CPU companions of another release": (
+        "torchvision 0.24.1+cpu requires torch==2.9.1, but you have torch 2.10.0+cpu which is incompatible.",
+        "mixed-flavours",
+        r"torchvision==0\.25\.0\+cpu",
+    ),
+    "numba by the name of its linker": (
+        "numba with conda, GTX 1080\nLinkerError: [218] Call to cuLinkAddData results in UNKNOWN_CUDA_ERROR\nptxas "
+        "application ptx input, line 9; fatal   : Unsupported .version 6.3; current version is '6.1'",
+        "ptx-newer-than-driver",
+        "conda install .*cudatoolkit",
+    ),
+    "CMake of a pip install without architectures": (
+        '$ CMAKE_ARGS="-DLLAMA_CUBLAS=on" pip install llama-cpp-python\nCMake Error in CMakeLists.txt:\n'
+        '  CUDA_ARCHITECTURES is empty for target "llava".',
+        "arch-list-unset",
+        r'CMAKE_ARGS="-DLLAMA_CUBLAS=on -DCMAKE_CUDA_ARCHITECTURES=80;90" pip install llama-cpp-python',
+    ),
+    "an extension below its sources": (
+        f"ImportError: /srv/knn_repo/knn/csrc/_ext/knn/knn.so: {_SYMBOL}",
+        "mixed-flavours",
+        "cd /srv/knn_repo &&",
+    ),
     "the variant that a sentence tells of": (
         "GTX 1080 and PyTorch 2.8.0 + cu129\nCUDA error: no kernel image is available for execution on the device",
         "no-kernel-for-gpu",

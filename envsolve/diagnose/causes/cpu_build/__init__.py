@@ -123,8 +123,8 @@ def _grounds(scene: Scene, strong: Match | None, proved: bool) -> Grounds:
         return Grounds.CONFIRMED if complained else Grounds.DERIVED
     # A text that only shows a CPU build's version, on a machine of which no GPU is known, may be what was wanted.
     listed = strong is not None and strong.signature.id in _LISTED
-    # A companion for CUDA beside a CPU build, on a machine of which no GPU is known: the companion is wrong.
-    wanted = listed and not scene.gpus and scene.first("cudart-missing") is not None
+    # A companion that does not go with a CPU build, on a machine of which no GPU is known: the companion is wrong.
+    wanted = listed and not scene.gpus and scene.first("cudart-missing", "pip-incompatible") is not None
     if strong is None or wanted or (listed and any(_of_another_kind(m) for m in scene.matches)):
         return Grounds.SUGGESTED
     if proved:

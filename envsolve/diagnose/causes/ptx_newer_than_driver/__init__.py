@@ -70,7 +70,7 @@ def _fixes(scene: Scene, newer: str | None, have: str | None) -> Iterator[Fix]:
     if torch and torch.code and scene.unserved([code for code in torch.code if code.startswith("sm_")]):
         yield from replacements(scene)
     yield from _older_package(scene, have)
-    numba = "numba" in scene.report.installed or scene.mentions("numba.cuda", "numba-cuda")
+    numba = _is_of_numba(scene)
     if numba:
         pass  # numba compiles for the GPU, and its output passes through the driver all the same
     elif scene.first("from-source") or scene.report.nvcc or not scene.about_torch:
@@ -86,11 +86,16 @@ def _fixes(scene: Scene, newer: str | None, have: str | None) -> Iterator[Fix]:
         yield CAUSE.fix("newer-driver")
 
 
+def _is_of_numba(scene: Scene) -> bool:
+    """Whether numba compiled the code: its linker's name is in the error, whether or not the package is named."""
+    return "numba" in scene.report.installed or scene.mentions("numba.cuda", "numba-cuda", "culinkadddata")
+
+
 def _older_package(scene: Scene, have: str | None) -> Iterator[Fix]:
     """A conda toolkit is one package, and can follow the driver."""
     if have and "cudatoolkit" in scene.report.installed:
         yield CAUSE.fix("cudatoolkit", cuda=have)
-    elif have and ("numba" in scene.report.installed or scene.mentions("numba.cuda", "numba-cuda")):
+    elif have and _is_of_numba(scene):
         ways = ["numba-wheels", "numba"] if not scene.mentions_conda else ["numba"]
         old = ["numba-cudatoolkit"] if scene.mentions_conda or not scene.mentions("without conda") else []
         for name in ways if CudaVersion.parse(have).major >= 12 else old:
