@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -57,6 +58,15 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """The --debug, --quiet and --verbose of one test's command line must not reach the next test."""
     for name, value in vars(Settings()).items():
         monkeypatch.setattr(SETTINGS, name, value)
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """A command that a test runs in this process must not leave Ctrl-C ignored: later programs inherit it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if signal.getsignal(signal.SIGINT) is not before:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")
