@@ -28,10 +28,9 @@ from envsolve.errors import UsageError
 from envsolve.formats import group_names
 from envsolve.formats._packages import is_direct, locked, public, strong_hashes
 from envsolve.machine.model import Machine
-from envsolve.packages.source_trees import Tree
+from envsolve.packages.source_trees import UNREAD, Tree
 from envsolve.planning.lock import assumptions_of, classes_to_table
 from envsolve.planning.plan import Plan
-from envsolve.solve.files import UNREAD
 from envsolve.solve.outcome import PlannedPackage
 
 if TYPE_CHECKING:

@@ -28,11 +28,10 @@ from packaging.version import Version
 
 from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
 from envsolve.install.building import copy_sources, source_digest
-from envsolve.packages.source_trees import Tree, is_commit, is_inside, read_address
+from envsolve.packages.source_trees import UNREAD, Tree, is_commit, is_inside, read_address
 from envsolve.packages.urls import without_secrets
 from envsolve.planning.lock import Assumptions, Classes, assumptions_of, classes_from_table
 from envsolve.planning.plan import Plan
-from envsolve.solve.files import UNREAD
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.system.files import is_folder, parse_toml, read_regular, real_path
 

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 import msgspec
 from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import Version
 
 from envsolve.errors import UsageError
 from envsolve.packages.model import (
@@ -30,6 +31,9 @@ from envsolve.packages.setup_files import stated, with_files
 from envsolve.packages.urls import redact, without_logins
 from envsolve.system.files import MAX_BYTES, is_folder, reader
 from envsolve.system.processes import capture
+
+#: Version of a source tree that only its build knows.
+UNREAD = Version("0+unread")
 
 # What a source tree is, and what is known of it.
 

@@ -20,12 +20,10 @@ from envsolve.facts.catalogue import Catalogue, check_python
 from envsolve.machine.known import machines_or_host
 from envsolve.machine.model import Gpu, Machine
 from envsolve.packages.requirements import Asked, Need
-from envsolve.planning.pinning import fast_paths_of
-from envsolve.planning.plan import FastPath
 from envsolve.planning.request import check_python_text
-from envsolve.rules.judge import Judge, as_judged, python_of, with_assumed_driver, worst
+from envsolve.rules.judge import Judge, as_judged, fast_paths_of, python_of, with_assumed_driver, worst
 from envsolve.rules.nvidia import Facts
-from envsolve.rules.verdict import Verdict
+from envsolve.rules.verdict import FastPath, Verdict
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits, best_of
 

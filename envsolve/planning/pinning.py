@@ -14,18 +14,17 @@ from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
-from envsolve.facts.files import FAST_PATHS
 from envsolve.machine.model import Gpu, Machine
 from envsolve.packages.links import hashed
 from envsolve.packages.model import IndexFile
 from envsolve.packages.requirements import Need
-from envsolve.planning.plan import DriverNeed, FastPath, Support
-from envsolve.rules.judge import Judge
+from envsolve.planning.plan import DriverNeed, Support
+from envsolve.rules.judge import Judge, fast_paths_of
 from envsolve.rules.nvidia import Facts
-from envsolve.rules.nvidia.code import TRITON, best_code
+from envsolve.rules.nvidia.code import TRITON
 from envsolve.rules.nvidia.driver import driver_runs, lifted
 from envsolve.rules.platform import Environment
-from envsolve.rules.verdict import Verdict
+from envsolve.rules.verdict import FastPath, Verdict
 from envsolve.solve.candidate_selector import taken
 from envsolve.solve.family import Option
 from envsolve.solve.files import DirectReferences, FamilyFiles
@@ -172,16 +171,6 @@ def support_of(judged: Sequence[Judged]) -> tuple[Support, ...]:
         name, cc = gpu.name or ("GPU" if gpu.compute_capability else "unknown GPU"), gpu.compute_capability
         lines[Support(build.package, name, cc, verdict.level.value, verdict.code, evidence)] = None
     return tuple(lines)
-
-
-def fast_paths_of(build: Build, gpu: Gpu, facts: Facts, catalogue: Catalogue) -> Iterator[FastPath]:
-    """What the kernels in a wheel offer on a GPU that runs it; nothing if the wheel was not measured for them."""
-    if gpu.cc is None or not catalogue.has(FAST_PATHS):
-        return
-    for known in catalogue.records(FAST_PATHS):
-        if (known.package, known.version, known.variant) == (build.package, build.version, build.variant):
-            _, arch = best_code(known.code, gpu.cc, facts.architectures)
-            yield FastPath(build.package, gpu.label, known.path, arch.name if arch else None, known.code)
 
 
 def fast_paths(judged: Sequence[Judged], facts: Facts, catalogue: Catalogue) -> tuple[FastPath, ...]:

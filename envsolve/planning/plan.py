@@ -13,6 +13,7 @@ import msgspec
 
 from envsolve.errors import UsageError
 from envsolve.machine.model import Machine
+from envsolve.rules.verdict import FastPath
 from envsolve.solve.outcome import ConflictFact, Fix, PlannedPackage, PlanWarning
 from envsolve.system.limits import single_line
 from envsolve.toolchain.model import Toolchain
@@ -29,22 +30,6 @@ class Support(msgspec.Struct, frozen=True):
     level: Literal["native", "family", "ptx", "none", "unknown"]
     code: str | None
     evidence: str | None
-
-
-class FastPath(msgspec.Struct, frozen=True):
-    """A fast path of one package on one GPU, by the kernels in its wheel.
-
-    Attributes:
-        path: Name of the path, ``flash attention``.
-        code: The code that the GPU runs, ``sm_90a``; None if the wheel has none for it.
-        codes: All that the wheel has of it.
-    """
-
-    package: str
-    gpu: str
-    path: str
-    code: str | None
-    codes: tuple[str, ...]
 
 
 class DriverNeed(msgspec.Struct, frozen=True):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from envsolve.facts.builds import ANY, Build
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.files import FAST_PATHS
 from envsolve.facts.hardware import Architecture, DriverBranch, branch_of
-from envsolve.machine.model import Accelerator, Driver, Machine, Platform
+from envsolve.machine.model import Accelerator, Driver, Gpu, Machine, Platform
 from envsolve.rules.nvidia import Facts, Nvidia
-from envsolve.rules.nvidia.code import TRITON
+from envsolve.rules.nvidia.code import TRITON, best_code
 from envsolve.rules.nvidia.driver import own_cuda
 from envsolve.rules.platform import assumed, libc_fits, platform_fits, python_fits
-from envsolve.rules.verdict import Level, Reason, Verdict
+from envsolve.rules.verdict import FastPath, Level, Reason, Verdict
 from envsolve.values import CudaVersion, PythonVersion, Variant
 
 
@@ -193,3 +195,13 @@ def with_assumed_driver(
 def python_of(machines: Sequence[Machine]) -> str | None:
     """The Python that builds are judged for by default: the first that a machine names, ``3.12``."""
     return next((str(PythonVersion.parse(machine.python)) for machine in machines if machine.python), None)
+
+
+def fast_paths_of(build: Build, gpu: Gpu, facts: Facts, catalogue: Catalogue) -> Iterator[FastPath]:
+    """What the kernels in a wheel offer on a GPU that runs it; nothing if the wheel was not measured for them."""
+    if gpu.cc is None or not catalogue.has(FAST_PATHS):
+        return
+    for known in catalogue.records(FAST_PATHS):
+        if (known.package, known.version, known.variant) == (build.package, build.version, build.variant):
+            _, arch = best_code(known.code, gpu.cc, facts.architectures)
+            yield FastPath(build.package, gpu.label, known.path, arch.name if arch else None, known.code)

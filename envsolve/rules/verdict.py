@@ -104,3 +104,19 @@ class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
     unlocks: str = ""
     relaxes: tuple[str, ...] = ()
     pythons: tuple[str, ...] = ()
+
+
+class FastPath(msgspec.Struct, frozen=True):
+    """A fast path of one package on one GPU, by the kernels in its wheel.
+
+    Attributes:
+        path: Name of the path, ``flash attention``.
+        code: The code that the GPU runs, ``sm_90a``; None if the wheel has none for it.
+        codes: All that the wheel has of it.
+    """
+
+    package: str
+    gpu: str
+    path: str
+    code: str | None
+    codes: tuple[str, ...]

@@ -23,6 +23,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.packages.client import IndexClient
 from envsolve.packages.links import hashed
 from envsolve.packages.model import CoreMetadata, IndexFile, MetadataUnavailableError
+from envsolve.packages.source_trees import UNREAD
 from envsolve.packages.urls import redact
 from envsolve.rules.platform import python_tag
 from envsolve.solve.needs import Candidate
@@ -162,10 +163,6 @@ class FamilyFiles:
 
 
 # Direct references: ``name @ https://.../x.whl`` is read like any file, ``name @ git+...`` without its build.
-
-
-#: Version of a source tree that only its build knows.
-UNREAD = Version("0+unread")
 
 
 class DirectReferences:

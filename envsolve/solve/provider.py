@@ -18,11 +18,12 @@ from resolvelib.structs import Matches, RequirementInformation
 from envsolve.errors import IndexUnavailableError
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata, IndexFile
+from envsolve.packages.source_trees import UNREAD
 from envsolve.rules.platform import Environment
 from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, only_for, parsed
 from envsolve.solve.claims import claims_of, cuda_excluded, made_for
 from envsolve.solve.family import Family, Option
-from envsolve.solve.files import UNREAD, DirectReferences, FamilyFiles
+from envsolve.solve.files import DirectReferences, FamilyFiles
 from envsolve.solve.needs import (
     CUDA_MAJOR,
     PYTHON,
@@ -391,8 +392,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
 
 
 def _bracket(extras: Iterable[str]) -> str:
-    names = ",".join(sorted(extras))
-    return f"[{names}]" if names else ""
+    return f"[{names}]" if (names := ",".join(sorted(extras))) else ""
 
 
 def _met_by_itself(need: PackageNeed, candidate: Candidate) -> bool:

@@ -10,7 +10,8 @@ from envsolve.formats import render
 from envsolve.formats._packages import driver_sentence, in_a_line, variant_sentence
 from envsolve.formats.summary import render as summary
 from envsolve.machine.model import Driver, Gpu, Machine
-from envsolve.planning.plan import DriverNeed, FastPath, Plan, Support
+from envsolve.planning.plan import DriverNeed, Plan, Support
+from envsolve.rules.verdict import FastPath
 from envsolve.solve.outcome import Fix, PlanWarning
 from envsolve.toolchain.model import Toolchain
 from tests.formats.plans import CU126, FILELOCK, GOOD, IMPOSSIBLE, RTX_4090, TORCH
