@@ -36,7 +36,7 @@ demo: $(INSTALLED)
 
 # One process a core, each with modules that follow one another, so that what a module makes for its tests is made once.
 test: $(READY) lint
-	@echo "the tests without network and GPU: about three minutes on two quiet cores; small packages of their own" \
+	@echo "the tests without network and GPU: about four minutes on two quiet cores; small packages of their own" \
 		"are installed into temporary directories" >&2
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
