@@ -211,7 +211,7 @@ def _under_linux(family: Family) -> Family | None:
     """The family on the same machines under Linux; None if not all of them run Windows."""
     if not all(machine.platform and machine.platform.os == "windows" for machine in family.machines):
         return None
-    linux = (replace(m, platform=Platform("linux", "x86_64", GLIBC_OF_REMEDY)) for m in family.machines)
+    linux = (replace(m, platform=Platform("linux", "x86_64", wsl=True)) for m in family.machines)
     return replace(family, machines=tuple(linux))
 
 

@@ -36,8 +36,7 @@ from envsolve.solve.pins import Cause
 # Impossible, well said: the smallest set of facts about machine and request that no torch-family build survives.
 #
 # Every fact that limits the choice of builds is a *limit* that can be lifted on its own: a requirement, the Python,
-# the
-# libc, the driver, the GPUs, a variant. Lifting them one by one and asking whether a build then exists leaves an
+# the libc, the driver, the GPUs, a variant. Lifting them one by one and asking whether a build then exists leaves an
 # irreducible set: no member can be dropped. The same question, asked with one limit changed, finds the remedies.
 
 

@@ -29,8 +29,7 @@ from envsolve.system.files import open_regular, read_regular, real_path
 
 # What a PyTorch build says of itself, read without importing it.
 #
-# ``torch/version.py`` names the CUDA version. The flags that ``torch.cuda.get_arch_list()`` returns are one literal
-# in
+# ``torch/version.py`` names the CUDA version. The flags that ``torch.cuda.get_arch_list()`` returns are one literal in
 # ``libtorch_python``, about a fiftieth of the wheel; the kernels themselves (:func:`fatbin.scan` over
 # ``libtorch_cuda.so``) would be most of it.
 
@@ -294,8 +293,7 @@ def _distribution(info: Path, every: bool) -> Measurement:
 # Which cuDNN and NCCL a torch build was made with: pinned in its METADATA, else linked into it.
 #
 # Builds up to 1.12 (NCCL: up to 1.13) carry both inside. The header that lists the settings of a build names cuDNN
-# from
-# 1.8 on, and NCCL has its version as text that it prints when it starts.
+# from 1.8 on, and NCCL has its version as text that it prints when it starts.
 
 
 _SETTINGS = "torch/include/caffe2/core/macros.h"

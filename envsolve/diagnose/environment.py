@@ -35,8 +35,7 @@ from envsolve.verify.report import Probe
 # What was tried in an environment, as text for the same reasoning and as findings of its own. Pure.
 #
 # An error that a probe met is told by the signatures like any other. Beyond that, what was seen is held against what
-# the
-# files say: the torch that was imported, the libraries that were mapped, and what works although its files raise
+# the files say: the torch that was imported, the libraries that were mapped, and what works although its files raise
 # doubts.
 
 

@@ -17,8 +17,7 @@ from envsolve.values import ComputeCapability
 
 # How programs write a GPU (``lspci``, ``nvidia-smi -L``, virtual GPUs), reduced to PCI device ids and names.
 #
-# Pure text: whether there is a model of that id or name is for :mod:`envsolve.facts.gpu_names` to say. Most names
-# are
+# Pure text: whether there is a model of that id or name is for :mod:`envsolve.facts.gpu_names` to say. Most names are
 # plain ones, so that patterns are compiled when one is first held to them.
 
 

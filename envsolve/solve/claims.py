@@ -64,8 +64,7 @@ def claims_of(candidate: Candidate, family: Family) -> Iterator[ClaimNeed]:
         if SpecifierSet(one.versions).contains(version, prereleases=True):
             yield ClaimNeed("what is made for it", limit, f"is made for {limit}")
     # Two claims on the same key with different holders exclude each other: that is how "compiled against NumPy 1"
-    # becomes
-    # an ordinary conflict for the solver, with a chain of reasons.
+    # becomes an ordinary conflict for the solver, with a chain of reasons.
     for older in dict.fromkeys(one.module_versions for one in against if one.module == name):
         if not SpecifierSet(older).contains(version, prereleases=True):
             yield ClaimNeed("others", f"{name}{older}", f"is not {name}{older}")

@@ -184,8 +184,7 @@ class Solver:
 # The virtual packages of the machines that a plan is for, whatever the machine that plans has.
 #
 # conda, mamba and pixi find them out on the machine that solves, so that a login node, or the build of an image, gets
-# CPU
-# builds. Here they follow from the machine's description. Source: CEP 30 (the packages), CEP 46 (``__cuda_arch``).
+# CPU builds. Here they follow from the machine's description. Source: CEP 30 (the packages), CEP 46 (``__cuda_arch``).
 
 
 def virtual_packages(machines: Sequence[Machine], facts: Facts) -> tuple[VirtualPackage, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
-from envsolve import dockerfile
+from envsolve import describe_target, dockerfile
+from envsolve.dockerfile.model import Report
 from envsolve.dockerfile.offers import Offer, offers
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
@@ -27,3 +29,13 @@ def _offers_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dockerfile, "offers", kept)
         yield
+
+
+@pytest.fixture(scope="package")
+def catalogue() -> Catalogue:
+    return Catalogue()
+
+
+def check(text: str, target: str, catalogue: Catalogue, context: Path | None = None) -> Report:
+    """Check a Dockerfile for the machine that a target names."""
+    return dockerfile.check_dockerfile(text, (describe_target(target, catalogue),), catalogue, context)

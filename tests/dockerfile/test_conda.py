@@ -6,21 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import describe_target, dockerfile
-from envsolve.dockerfile.model import Report
 from envsolve.facts.catalogue import Catalogue
+from tests.dockerfile.conftest import check
 
 CONDA = "FROM continuumio/miniconda3:24.1.2-0\n"
 ADA, HOPPER = "RTX 4090, driver 550.54, linux-x86_64", "H100, driver 550.54, linux-x86_64"
-
-
-@pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return Catalogue()
-
-
-def check(text: str, target: str, catalogue: Catalogue, context: Path | None = None) -> Report:
-    return dockerfile.check_dockerfile(text, (describe_target(target, catalogue),), catalogue, context)
 
 
 @pytest.mark.parametrize(

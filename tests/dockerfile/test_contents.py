@@ -6,23 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import describe_target, dockerfile
-from envsolve.dockerfile.model import Report
 from envsolve.facts.catalogue import Catalogue
+from tests.dockerfile.conftest import check
 
 PYTHON = "FROM python:3.11-slim-bookworm\n"
 NGC = "FROM nvcr.io/nvidia/pytorch:25.09-py3\n"
 OLD, NEW = "RTX 3090, driver 535.104, linux-x86_64", "RTX 3090, driver 580.95, linux-x86_64"
 CU121 = "--index-url https://download.pytorch.org/whl/cu121"
-
-
-@pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return Catalogue()
-
-
-def check(text: str, target: str, catalogue: Catalogue, context: Path | None = None) -> Report:
-    return dockerfile.check_dockerfile(text, (describe_target(target, catalogue),), catalogue, context)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,13 @@ def test_it_is_not_proposed_where_triton_is_published(windows: World) -> None:
     assert not any("triton-windows" in fix.text for fix in plan.remedies)
 
 
+def test_linux_on_windows_is_wsl_whose_libc_is_not_taken_for_the_oldest(world: World) -> None:
+    for version, platform in (("0.11", "manylinux_2_28_x86_64"), ("0.19", "manylinux_2_31_x86_64")):
+        world.build("triton", version, "any", platform=platform)
+    (fix,) = world.plan("triton", target=WINDOWS).remedies
+    assert (fix.text, fix.unlocks) == ("run it under Linux: WSL 2 can also use the GPU", "triton 0.19 [any] (unknown)")
+
+
 @pytest.mark.parametrize(("gpu", "limited"), [("GTX 1080", True), ("RTX 3060", False)])
 def test_a_gpu_that_is_too_old_for_it_is_reported(windows: World, gpu: str, limited: bool) -> None:
     plan = windows.plan("torch", "triton-windows", target=f"{gpu}, driver 580.95, python 3.12, windows-x86_64")

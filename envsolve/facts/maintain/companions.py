@@ -233,10 +233,8 @@ READERS: Mapping[str, Reader] = {
 # Packages whose wheels on the default index say too little of themselves: vllm, bitsandbytes, CuPy and their like.
 #
 # Most are published without a variant in their names, yet their libraries need the runtime of one CUDA major, and a
-# torch
-# of the same major beside them. What tells the major is the package's own name (``-cu12``), else its libraries, else
-# the
-# names of what it depends on. Some say it in files of their own (:mod:`envsolve.facts.maintain.companions`).
+# torch of the same major beside them. What tells the major is the package's own name (``-cu12``), else its libraries,
+# else the names of what it depends on. Some say it in files of their own (:mod:`envsolve.facts.maintain.companions`).
 
 
 # ``vllm-cu12``, ``jax-cuda12-plugin``, ``cupy-cuda12x`` name a major, ``cupy-cuda102`` a toolkit.

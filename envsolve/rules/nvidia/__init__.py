@@ -93,9 +93,8 @@ class Nvidia:
             return tuple(self._as_triton(build, gpu, host) for gpu in machine.gpus or (Gpu(),))
         cuda = build.cuda or ""
         fit = self._driver(cuda)
-        # Empty is not None: a machine that is known to have no GPU is a refusal, one of which nothing is
-        # known is judged below
-        # for a GPU without a name.
+        # Empty is not None: a machine that is known to have no GPU is a refusal, one of which nothing is known is
+        # judged below for a GPU without a name.
         if machine.gpus == ():
             nothing = Reason("sass", False, "the machine has no NVIDIA GPU to run CUDA code on")
             return (Verdict(Level.NONE, None, fit.required, None, None, (*host, nothing, fit.reason)),)
@@ -152,9 +151,8 @@ class Nvidia:
             text = f"{arch.name} is compiled for cc {cc} by the driver"
             reasons.append(Reason("ptx", True, text, evidence, source))
             reasons.append(ptx_loads(cuda, self._lifted))
-        # torch's wheels come with the libraries of exactly their toolkit. An extension uses whichever torch
-        # beside it has, so
-        # it fails this rule only if no toolkit of its major supports the GPU.
+        # torch's wheels come with the libraries of exactly their toolkit. An extension uses whichever torch beside it
+        # has, so it fails this rule only if no toolkit of its major supports the GPU.
         if build.package == _TORCH:
             reasons.append(self._facts.libraries_serve(cuda, cc))
         elif arch is not None and (denied := self._no_library_serves(cuda, cc)) is not None:

@@ -173,10 +173,6 @@ def cuda_suffix(requirement: str) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match else None
 
 
-#: How the name of a package says that it is built for CUDA.
-_GPU_PACKAGE = re.compile(r"-(?:gpu|cuda\d+x?)(?=-|$)|-cu\d+$")
-
-
 _CUDA_IN_NAME = re.compile(r"-cu(?:da)?(1\d)\d?x?(?=-|$)")
 
 
@@ -184,6 +180,10 @@ def cuda_in_name(name: str) -> int | None:
     """The CUDA major that the normalised name of a package says: 13 of ``tensorrt-cu13`` and ``cupy-cuda13x``."""
     match = _CUDA_IN_NAME.search(name)
     return int(match[1]) if match else None
+
+
+#: How the name of a package says that it is built for CUDA.
+_GPU_PACKAGE = re.compile(r"-(?:gpu|cuda\d+x?)(?=-|$)|-cu\d+$")
 
 
 def is_gpu_package(name: str) -> bool:

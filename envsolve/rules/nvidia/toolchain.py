@@ -88,9 +88,8 @@ def nvcc_without_torch(
     if driver_cuda is None:
         return None, Reason("toolchain", None, "which nvcc fits is not known, since the driver is not")
     cards = tuple(cards)
-    # Sorted before it is filtered: min() takes the first of equals, so of several toolkits that are equally near
-    # at hand
-    # the newest wins.
+    # Sorted before it is filtered: min() takes the first of equals, so of several toolkits that are equally near at
+    # hand the newest wins.
     newest_first = sorted(facts.toolkits, key=lambda toolkit: toolkit.cuda_version, reverse=True)
     known = [t for t in newest_first if t.cuda_version <= CudaVersion.parse(driver_cuda)]
     fitting = [t for t in known if not _unknown_to(t, cards, facts)]
