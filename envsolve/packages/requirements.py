@@ -324,5 +324,5 @@ def digest_of(text: str, origin: str) -> str:
     length = _DIGESTS.get(name)
     if length is None or not re.fullmatch(r"[0-9a-f]+", digest) or len(digest) != length:
         forms = ", ".join(f"{name}:<{length} hexadecimal digits>" for name, length in _DIGESTS.items())
-        raise wrong(origin, f"--hash={text} is no digest", f"write one of {forms}")
+        raise wrong(origin, f"--hash={text} is not a digest", f"write one of {forms}")
     return f"{name}:{digest}"

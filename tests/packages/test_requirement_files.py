@@ -30,9 +30,9 @@ def from_text(text: str) -> Asked:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("torch --hash=sha256:abc", "line 1: --hash=sha256:abc is no digest"),
-        (f"torch --hash=md5:{'a' * 32}", "is no digest"),
-        ("torch --hash=" + "z" * 64, "is no digest"),
+        ("torch --hash=sha256:abc", "line 1: --hash=sha256:abc is not a digest"),
+        (f"torch --hash=md5:{'a' * 32}", "is not a digest"),
+        ("torch --hash=" + "z" * 64, "is not a digest"),
         (f"--hash=sha256:{AA}", "line 1: --hash without a requirement"),
         (f"./project --hash=sha256:{AA}", "line 1: a project has no --hash"),
     ],
