@@ -5,13 +5,14 @@ Prints the stage of every step; leaves with the exit code that the command line 
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
 
 import msgspec
 
-from envsolve.errors import EnvsolveError
+from envsolve.errors import EnvsolveError, interrupt_once
 from envsolve.install import environment
 from envsolve.install.environment import install
 from envsolve.install.errors import Step
@@ -27,6 +28,9 @@ def main(plan: str, prefix: str, manager: str) -> int:
     def say(step: Step) -> None:
         print(step.stage, step.text, flush=True)
 
+    # As the command line does: of several Ctrl-C, the last must not end the process as a traceback.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt_once)
     environment.WAIT_SECONDS = 120
     try:
         source = msgspec.json.decode(Path(plan).read_bytes(), type=Plan)
