@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import envsolve
+from envsolve.diagnose.cause_files import causes, signatures
 from envsolve.diagnose.model import Fix, ReportFacts, Seen
 from envsolve.diagnose.reason import diagnose, weighed
 from envsolve.diagnose.report.packages import read_installed
@@ -111,31 +113,67 @@ def test_every_printed_fix_removes_its_cause(report: dict[str, Any]) -> None:
 
 GPUS = ("H100", "A100", "RTX 5090", "RTX 4090", "Tesla V100", "GTX 1080", "Tesla T4", "B200", "Tesla K80")
 DRIVERS = ("470.199.02", "535.183.01", "550.54.15", "570.124.06", "580.95.05")
-ERRORS = (
-    "",
-    "RuntimeError: CUDA error: no kernel image is available for execution on the device",
-    "AssertionError: Torch not compiled with CUDA enabled",
-    "RuntimeError: operator torchvision::nms does not exist",
-    "RuntimeError: The NVIDIA driver on your system is too old (found version 12040).",
-    "CUDA error: the provided PTX was compiled with an unsupported toolchain.",
-    "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
-    "ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'",
+#: Every torch of PyTorch's index, with each Python that it is built for.
+TORCHES = sorted(
+    {
+        (build.version, build.variant, f"{tag[2]}.{tag[3:]}")
+        for build in CATALOGUE.builds("torch")
+        if build.index == "pytorch"
+        for tag in build.pythons
+        if re.fullmatch(r"cp3\d+", tag)
+    }
 )
-TORCHES = sorted({(b.version, b.variant) for b in CATALOGUE.builds("torch") if b.index == "pytorch"})
-VISIONS = sorted({b.version for b in CATALOGUE.builds("torchvision")})
+#: Versions of packages that must agree with torch.
+BESIDE = {
+    name: sorted({build.version for build in CATALOGUE.builds(name)})
+    for name in ("torchvision", "torchaudio", "triton", "xformers", "flash-attn", "vllm")
+}
+#: The words of every known error, and none: the packages alone then give the cause.
+EXAMPLES = ("", *sorted(signature.example for signature in signatures()))
 
 
-@given(
-    st.sampled_from(GPUS),
-    st.sampled_from(DRIVERS),
-    st.sampled_from(ERRORS),
-    st.sampled_from(TORCHES),
-    st.none() | st.sampled_from(VISIONS),
-    st.sampled_from(("3.10", "3.12", "3.13")),
-)
-def test_fixes_remove_the_cause_in_environments_nobody_thought_of(
-    gpu: str, driver: str, error: str, torch: tuple[str, str], vision: str | None, python: str
-) -> None:
-    machine = envsolve.describe_target(f"{gpu}, driver {driver}, python {python}")
-    listed = {"torch": f"{torch[0]}+{torch[1]}"} | ({"torchvision": f"{vision}+{torch[1]}"} if vision else {})
-    assert_fixes_work(read_report(error, CATALOGUE, machine=machine, installed=read_installed(json.dumps(listed))))
+@st.composite
+def environments(draw: st.DrawFn, examples: st.SearchStrategy[str]) -> ReportFacts:
+    """A report of an error, on any machine, with any torch and what may stand beside it."""
+    target = f"{draw(st.sampled_from(GPUS))}, driver {draw(st.sampled_from(DRIVERS))}"
+    version, variant, python = draw(st.sampled_from(TORCHES))
+    machine = envsolve.describe_target(f"{target}, python {python}")
+    listed = {"torch": f"{version}+{variant}"}
+    for name in draw(st.sets(st.sampled_from(sorted(BESIDE)), max_size=2)):
+        beside = draw(st.sampled_from(BESIDE[name]))
+        listed[name] = f"{beside}+{variant}" if name in ("torchvision", "torchaudio") else beside
+    installed = read_installed(json.dumps(listed))
+    return read_report(draw(examples), CATALOGUE, machine=machine, installed=installed)
+
+
+def assert_fixes_lead_out(report: ReportFacts) -> None:
+    """Whoever follows the first fix each time meets no cause twice."""
+    assert_fixes_work(report)
+    met: list[str] = []
+    while found := diagnose(report, (), CATALOGUE).diagnoses:
+        assert found[0].cause not in met, met
+        met.append(found[0].cause)
+        command = found[0].remedies[0].command
+        then = carried_out(scene_of(report, (), CATALOGUE), command) if command else None
+        if then is None:
+            break
+        report = then.report
+
+
+@given(environments(st.sampled_from(EXAMPLES)))
+def test_fixes_lead_to_an_environment_without_fault(report: ReportFacts) -> None:
+    assert_fixes_lead_out(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", sorted(causes().files))
+def test_the_fixes_of_every_cause_work(code: str) -> None:
+    """Every known wording of every cause, in environments that are drawn anew for each."""
+    examples = sorted(one.example for one in signatures() if code in one.causes)
+
+    @settings(max_examples=2 * len(examples), database=None)
+    @given(environments(st.sampled_from(examples)))
+    def holds(report: ReportFacts) -> None:
+        assert_fixes_lead_out(report)
+
+    holds()
