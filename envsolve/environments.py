@@ -102,7 +102,7 @@ def verify(
         prefix: The environment, or its interpreter if the root directory does not lead to it.
         time_limit: Seconds for each check.
         only: Names of the checks to run; all if empty.
-        quick: Whether to run only the fastest, most telling checks.
+        quick: Whether to run only the fastest and most useful checks.
         hashes: Whether to hash all installed files, however long it takes; otherwise within 20 s, with ``quick`` none.
         plan: The JSON of a plan, or a lock, to compare the results with.
         before: The JSON of an earlier report to compare this one with.

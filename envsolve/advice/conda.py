@@ -53,8 +53,8 @@ def unserved_by_conda(machines: Sequence[Machine]) -> Conflict | None:
         return Conflict((ConflictFact(fact),), (Fix("run in a container with glibc"),))
     subdirs = sorted({subdir_of(machine.platform) for machine in machines})
     if len(subdirs) > 1:
-        fact = f"the machines are of several systems ({', '.join(subdirs)}), whose packages are other files"
-        return Conflict((ConflictFact(fact),), (Fix("plan for each system apart"),))
+        fact = f"the machines are of several systems ({', '.join(subdirs)}), which have different packages"
+        return Conflict((ConflictFact(fact),), (Fix("plan for each system separately"),))
     return None
 
 
@@ -241,7 +241,7 @@ def _named(solution: Solution) -> str:
 # What a user should know about a conda plan that is otherwise good.
 
 _HOSTS = ("https://conda.anaconda.org/", "http://conda.anaconda.org/", "https://anaconda.org/")
-_PROVE = "prove it once installed, on the machine: envsolve verify --prefix DIR"
+_PROVE = "after installing it, verify it on the machine: envsolve verify --prefix DIR"
 
 
 def about_channels(channels: Sequence[str], catalogue: Catalogue) -> Iterator[PlanWarning]:
@@ -277,18 +277,18 @@ def about_conda_builds(solution: Solution) -> Iterator[PlanWarning]:
             continue
         name = f"{judged.candidate.name} {judged.candidate.version} ({judged.candidate.build})"
         if not judged.described and judged.build.cuda is not None:
-            text = f"what GPU code {name} carries is not in the catalogue; whether it runs here is not known"
+            text = f"the catalogue does not list the GPU code in {name}, so it is not known whether it runs here"
             yield PlanWarning("not-judged", text, f"envsolve index update, and plan again; or {_PROVE}")
         for reason in judged.verdict.reasons:
             if reason.rule.startswith("triton") and reason.ok is False:
                 text = f"{reason.text}; torch itself runs; torch.compile and Triton kernels do not"
                 yield PlanWarning("triton-limited", text, None)
     for name in solution.on_cpu:
-        text = f"{name} has a CUDA variant, but none that goes with the rest; its CPU variant was taken"
+        text = f"{name} has a CUDA variant, but none that fits the other packages, so its CPU variant was chosen"
         yield PlanWarning("cpu-companion", text, f"ask for another version of {name}")
     unjudged = sorted(solution.variants - solution.judged.keys())
     if unjudged:
-        text = f"what GPU code {', '.join(unjudged)} carries is not in the catalogue; it was not judged"
+        text = f"the catalogue does not list the GPU code in {', '.join(unjudged)}, so it was not judged"
         yield PlanWarning("not-judged", text, _PROVE)
 
 

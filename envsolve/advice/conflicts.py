@@ -135,7 +135,7 @@ def _published_elsewhere(package: str, newest: Option, family: Family) -> Confli
         for arch in arches
         if any(same_system(tag, Platform(system, arch)) for tag in wanted)
     ]
-    text = f"{package} {newest.version.public} was published for {' and '.join(systems)} alone"
+    text = f"{package} {newest.version.public} was published only for {' and '.join(systems)}"
     return ConflictFact(text, family.catalogue.source_title(newest.build.source))
 
 
@@ -280,7 +280,7 @@ def _sentences(party: Sequence[Cause]) -> Iterator[str]:
     yield _sentence(party[0])
     if len(party) > 1:
         rest = f"the {len(party) - 1} other versions tried" if len(party) > 2 else "the other version tried"
-        yield f"{rest} ask for the like, down to: {_sentence(party[-1])}"
+        yield f"{rest} require something similar, down to: {_sentence(party[-1])}"
 
 
 def _sentence(cause: Cause) -> str:
@@ -315,10 +315,10 @@ def _is_there(name: str, specifier: SpecifierSet, family: Family) -> bool:
 
 def _one_place(name: str, addresses: Sequence[PackageNeed], specifier: SpecifierSet) -> str:
     if len(addresses) > 1:
-        return f"a package comes from one place, and {name} is to come from {len(addresses)}"
+        return f"a package can come from only one place, but {name} is requested from {len(addresses)}"
     if str(specifier):
         return f"the {name} at {addresses[0].url} is not {specifier}"
-    return f"no build of {name} but what is at {addresses[0].url} may be taken, and what that goes with is not known"
+    return f"only the build of {name} at {addresses[0].url} is allowed, and what it fits is not known"
 
 
 def _other_places(name: str, addresses: Sequence[PackageNeed]) -> Iterator[Fix]:
@@ -359,7 +359,7 @@ def _what_exists(name: str, specifier: SpecifierSet, family: Family, selector: C
         yield f"{name} is for a CUDA that the machine does not run: {fit.reason.text}"
     elif not owned and next(selector.candidates(name, specifier), None) is None:
         python = selector.environment.python
-        yield f"no {name} {words}".rstrip() + f" has a file for Python {python} on this platform; pre-releases apart"
+        yield f"no {name} {words}".rstrip() + f" has a file for Python {python} on this platform, pre-releases excluded"
 
 
 def _other_pythons(name: str, family: Family) -> Iterator[Fix]:

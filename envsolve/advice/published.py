@@ -80,7 +80,7 @@ def explain_unpublished_variant(variant: str, family: Family, limits: Limits) ->
 def published_as(name: str, version: str, options: list[Option]) -> str:
     """The variants that a version was published in: ``torch 2.0.0 was published only as cpu, cu117, cu118``."""
     variants = sorted({option.build.variant for option in options}, key=lambda variant: (len(variant), variant))
-    return f"{name} {version} was published as {', '.join(variants)} alone"
+    return f"{name} {version} was published only as {', '.join(variants)}"
 
 
 def _of_variant(name: str, variant: str | None, family: Family) -> str:
@@ -226,7 +226,7 @@ def newer_builds(family: Family, limits: Limits) -> Iterator[Fix]:
             yield Fix(f"{text}, or for a pre-release of torch; {_MEASURE}")
         elif CudaVersion.parse(first.version) > newest:
             built = f"built with CUDA {first.version} or newer, the first that knows {cc.sm}"
-            yield Fix(f"look for a pre-release of torch {built}; {_MEASURE}")
+            yield Fix(f"try a pre-release of torch {built}; {_MEASURE}")
 
 
 def _unserved(family: Family) -> Iterator[ComputeCapability]:

@@ -161,7 +161,7 @@ def with_proved_pythons(conflict: Conflict, fits: Callable[[str], bool | None], 
             text = fix.text.replace(", ".join(fix.pythons), ", ".join(good))
             fixes.append(replace(fix, text=text, pythons=tuple(good)))
         elif tried and all(known[python] is False for python in tried):
-            text = f"{fix.text}, and relax what is in the way there: --python {tried[0]} names it"
+            text = f"{fix.text}, and relax the requirements that conflict with it: --python {tried[0]} shows them"
             refuted.append(replace(fix, text=text, unlocks=""))
         else:
             fixes.append(fix)

@@ -229,7 +229,7 @@ def about_sources(sources: Sequence[Source], taken: str | None, family: Family) 
         fits = any(option.build.variant == named for option in family.options("torch"))
         why = "" if fits else _why_not(named, family)
         says = f", whose builds do not run on the machines: {why}" if why else ""
-        text = f"{source.origin}: {source.package} is taken from {source.url}{says}; the plan takes {taken}"
+        text = f"{source.origin}: {source.package} comes from {source.url}{says}; the plan uses {taken}"
         change = f'write there: url = "{source.url.rstrip("/").removesuffix(named)}{taken}"'
         yield PlanWarning("source-does-not-run" if why else "source-differs", text, change)
 
@@ -256,7 +256,7 @@ def about_environments(
     """Machines for which the tool of a project does not lock, whatever the plan holds for them."""
     for environment in machines if declared else ():
         if not any(environment.wants(marker) for marker, _ in declared):
-            text = f"{declared[0][1]}: no marker there holds on {environment.system}, so its tool does not lock for it"
+            text = f"{declared[0][1]}: no marker there matches {environment.system}, so its tool does not lock for it"
             os, arch = environment.platform.os, environment.platform.arch
             system = {"windows": "win32", "macos": "darwin"}.get(os or "", os)
             hint = f"add \"sys_platform == '{system}' and platform_machine == '{arch}'\""

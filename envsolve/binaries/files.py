@@ -82,7 +82,7 @@ class WheelFile:
         except KeyError:
             raise UsageError(f"{self.name} has no {path}") from None
         if info.compress_type not in _COMPRESSIONS:
-            raise UsageError(f"{path} in {self.name} is compressed in a way that wheels do not use")
+            raise UsageError(f"{path} in {self.name} is compressed by a method that wheels do not use")
         if info.file_size > max(_LARGEST_MEMBER, _MOST_COMPRESSED * info.compress_size):
             raise UsageError(f"{path} in {self.name} claims to hold {info.file_size} bytes, too many for a library")
         self._opened += info.file_size

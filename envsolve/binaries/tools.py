@@ -140,7 +140,7 @@ def read_extension_needs(wheel: Artefact) -> ExtensionNeeds:
     demanded = re.search(r"C\+\+(\d\d) or later compatible compiler", read_text(wheel, _ATEN))
     passed = [int(standard) for standard in re.findall(r"-std=c\+\+(\d\d)\b", module)]
     if archs is None or demanded is None or not passed:
-        raise UsageError(f"{wheel.name} does not say in a form that envsolve can read how extensions are compiled")
+        raise UsageError(f"{wheel.name} does not say how extensions are compiled in a form that envsolve can read")
     named = re.search(r"We need GCC (\d+)", read_text(wheel, _CXX17)) if _CXX17 in wheel.files() else None
     return ExtensionNeeds(
         cxx_standard=max(int(demanded[1]), min(passed)),

@@ -70,7 +70,7 @@ def command(
         raise UsageError("--run tries an environment on this machine", hint="name it: --prefix DIR --run")
     if fix or restore:
         if prefix is None or log is not None or installed is not None or fix is restore:
-            hint = "give one of them, with only --prefix DIR"
+            hint = "give only one of them, and no other option but --prefix DIR"
             raise UsageError("--fix and --restore change one environment", hint=hint)
         if restore:
             _restore(prefix, sure)
@@ -94,7 +94,9 @@ def _diagnose(
 ) -> None:
     probes: tuple[Probe, ...] = ()
     if run_limit is not None and machines is not None:
-        raise UsageError("--run tries the environment on this machine", hint="leave out what describes another")
+        raise UsageError(
+            "--run tries the environment on this machine", hint="leave out the options for another machine"
+        )
     listed = read_text(str(installed)) if installed else None
     text = piped or (read_text(log) if log else "")
     if prefix is not None and run_limit is not None:

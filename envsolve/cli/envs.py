@@ -15,7 +15,7 @@ from envsolve.system.limits import count_of
 def command(
     directories: Annotated[
         list[Path] | None,
-        path_argument(metavar="DIR", help="Where to look besides the tools' own places (default: here)."),
+        path_argument(metavar="DIR", help="Also search DIR (default: the current directory)."),
     ] = None,
     machines: Machines = Machines(),
     form: Form = None,

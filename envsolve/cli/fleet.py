@@ -125,7 +125,7 @@ def probe(
     engine = reach.engine()
     if sum((engine is not None, ray is not None, bool(sources), kubernetes is not None)) != 1:
         raise UsageError(
-            "no way to the nodes, or several",
+            "name exactly one way to reach the nodes",
             hint="give one of --slurm, --ssh SET, --ray ADDRESS, --from DIR, --kubernetes FILE",
         )
     if ray is not None:
@@ -133,7 +133,7 @@ def probe(
     if kubernetes is not None:
         deliver(kubernetes_manifest(), kubernetes)
         return
-    with only_one(fleet), signals_raised(signal.SIGINT, hint="run the same command again to go on"):
+    with only_one(fleet), signals_raised(signal.SIGINT, hint="run the same command again to continue"):
         if engine is None:
             inventory = probe_files(fleet, sources or (), names_expanded(reach.nodes or ""))
         else:
@@ -239,10 +239,10 @@ def verify(
     compile_only: Annotated[
         bool, option("--compile-only", help="Only compile, for the GPUs of each node; needs no GPU.")
     ] = False,
-    quick: Annotated[bool, option("--quick", help="Run only the fastest, most telling checks.")] = False,
+    quick: Annotated[bool, option("--quick", help="Run only the fastest and most useful checks.")] = False,
     again: Annotated[bool, option("--again", help="Also run on nodes that have passed.")] = False,
     python: Annotated[
-        str | None, option("--python", metavar="EXE", help="A Python with envsolve on the nodes (default: this one).")
+        str | None, option("--python", metavar="EXE", help="A Python with envsolve, on the nodes (default: this one).")
     ] = None,
     html: Annotated[
         Path | None, path("--html", metavar="FILE", help="Also write a page to attach to a ticket.")
@@ -267,10 +267,10 @@ def verify(
         raise UsageError("--quick is for checks that run on a GPU", hint="leave out --compile-only")
     engine = reach.engine(time_limit=1200.0, whole=not compile_only)
     if engine is None:
-        raise UsageError("no way to the nodes", hint="give --slurm or --ssh SET")
+        raise UsageError("the command does not say how to reach the nodes", hint="give --slurm or --ssh SET")
     made, inventory = read_plan(fleet), read_inventory(fleet)
     choice = Choice(compile_only, quick, again, python or sys.executable)
-    with only_one(fleet), signals_raised(signal.SIGINT, hint="run the same command again to go on"):
+    with only_one(fleet), signals_raised(signal.SIGINT, hint="run the same command again to continue"):
         report = verify_fleet(fleet, made, inventory, engine, choice)
     if html is not None:
         deliver(page(report), html)
@@ -284,7 +284,7 @@ def emit(
     fleet: FleetDirectory = _FLEET,
     plan: Annotated[str | None, option("--plan", metavar="NAME", help="Only this plan of the fleet.")] = None,
     python: Annotated[
-        str | None, option("--python", metavar="EXE", help="A Python with envsolve on the nodes (default: this one).")
+        str | None, option("--python", metavar="EXE", help="A Python with envsolve, on the nodes (default: this one).")
     ] = None,
     output: OutputFile = None,
 ) -> None:

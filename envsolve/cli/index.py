@@ -70,7 +70,7 @@ def check(
         count = len(found.disagreements)
         raise VerificationError(
             f"{count} fact{' is' if count == 1 else 's are'} not what is published",
-            hint="what the catalogue says there is wrong, or the files were replaced: please report it",
+            hint="the catalogue is wrong there, or the files were replaced: please report it",
         )
 
 

@@ -39,7 +39,7 @@ def command(
     manager = asked.manager_for()
     lock = _lock_among(what or [])
     if lock is not None and asked.plans:
-        raise UsageError("a lock file says itself what is installed", hint="leave out the options that plan")
+        raise UsageError("a lock file says itself what is installed", hint="leave out the options for planning")
     source: Path | Plan
     if lock is not None:
         machine, source = envsolve.detect(), lock

@@ -123,7 +123,7 @@ def _failed(error: Exception, as_json: bool) -> int:
         message, hint, code = error.format_message().rstrip("."), f"see {command} --help", error.exit_code
         message = message[:1].lower() + message[1:]
         if type(error).__name__ == "NoSuchOption" and (name := getattr(error, "option_name", "")) in _MACHINE_OPTIONS:
-            message = f"{command} is for this machine and has no option {name}"
+            message = f"{command} works on this machine only and has no option {name}"
             hint = f"plan for another machine: envsolve plan torch {name} ... -o pylock.toml; install the lock there"
     elif isinstance(error, OSError) and error.filename is not None and error.strerror:
         # A full disk, a mode or a name in the way is not a defect of the program.

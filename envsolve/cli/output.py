@@ -117,7 +117,7 @@ def form_of(form: str | None, target: Path | None) -> str:
     """
     suffix = target.suffix.lower() if target is not None and target != STDOUT and not is_there(target) else ""
     if form is None and suffix not in ("", ".json", *TEXT_SUFFIXES):
-        hint = "name a file .json or .txt, or say --format text or json"
+        hint = "name a file .json or .txt, or add --format text or json"
         raise UsageError(f"-o {target}: no format has files named {suffix}", hint=hint)
     is_json = target is not None and target.suffix.lower() == ".json"
     return form or ("json" if is_json else "text")

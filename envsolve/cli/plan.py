@@ -265,7 +265,7 @@ def _check_question(form: str, question: str | None, *, conda: bool, several: bo
     if question is None:
         return
     if form not in ("summary", "json"):
-        raise UsageError(f"--what-if is a question, and --format {form} holds a plan", hint="formats: summary, json")
+        raise UsageError(f"--what-if compares two plans, --format {form} holds one", hint="formats: summary, json")
     if several:
         raise UsageError("--what-if and --allow-groups do not go together", hint="ask for the machines one by one")
 

@@ -38,7 +38,7 @@ def command(
     only: Annotated[
         list[str] | None, option("--only", metavar="CHECK", help="Run only this check; repeatable.")
     ] = None,
-    quick: Annotated[bool, option("--quick", help="Run only the fastest, most telling checks.")] = False,
+    quick: Annotated[bool, option("--quick", help="Run only the fastest and most useful checks.")] = False,
     hashes: Annotated[
         bool, option("--hashes", help="Hash all installed files, however long it takes, also with --quick.")
     ] = False,
@@ -72,7 +72,7 @@ def command(
     """
     one_of = "give one of --prefix DIR, --python EXE, --report FILE"
     if [prefix, python, report].count(None) < 2:
-        raise UsageError("no environment to verify, or several", hint=one_of)
+        raise UsageError("name exactly one environment to verify", hint=one_of)
     measures = _measures(minutes, fast_paths=fast_paths, bench=bench)
     _refuse_beside_measures(measures, gpu or plan or compile_only or quick or hashes, only, report)
     _refuse_at_odds(gpu, only, plan, report, compile_only=compile_only, quick=quick, hashes=hashes)
@@ -191,7 +191,7 @@ def _refuse_at_odds(
 
     if report and (gpu or only or plan or compile_only or quick or hashes):
         raise UsageError(
-            "--report shows what was seen, and runs nothing",
+            "--report shows a saved report, and runs nothing",
             hint="leave out all but --compare, --format, -o and --html; or give --prefix DIR in place of --report",
         )
     if gpu and not compile_only:

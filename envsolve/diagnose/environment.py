@@ -97,7 +97,7 @@ def _everything_works(probes: Sequence[Probe]) -> bool:
 
 def _dispelled(answer: Finding | RuledOut) -> Finding | RuledOut:
     if isinstance(answer, Finding) and answer.grounds is Grounds.NOTICED and answer.cause.startswith("library-"):
-        return RuledOut(f"{answer.cause}: {answer.evidence[0]}; yet every kernel that was tried gave right values")
+        return RuledOut(f"{answer.cause}: {answer.evidence[0]}; but every kernel that was tried gave correct values")
     return answer
 
 

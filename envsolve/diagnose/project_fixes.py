@@ -76,7 +76,7 @@ _REVERTS = {
     "uv": "a pip command lasts only until the next uv sync or uv run",
     "poetry": "a pip command lasts only until the next poetry install",
     "pixi": "a pip or conda command lasts only until the next pixi install or pixi run",
-    "conda": "an environment that is made from the file again lacks what the file does not name",
+    "conda": "if the environment is made again from the file, changes that are not in the file are lost",
 }
 _SYNC = {"pixi": "pixi install", "conda": "conda env update -f environment.yml --prune"}
 _WRITES = "The command writes these lines."

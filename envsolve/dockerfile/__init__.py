@@ -139,7 +139,7 @@ def _unread(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
     for text in stage.texts:
         if text.name == "ONBUILD":
             if _DECIDES.search(text.text):
-                yield Unjudged(text.line, "ONBUILD: what it does to the images that are built on this one")
+                yield Unjudged(text.line, "ONBUILD: its effect on images that are built on this one")
         elif text.name != "RUN":
             yield Unjudged(text.line, f"{text.name[:40]!r} is not an instruction, so builders stop there")
             return
@@ -153,7 +153,7 @@ def _of(install: Install, asked: Asked) -> Iterator[Unjudged]:
         if "$" in file:
             yield Unjudged(line, "a requirement file whose name is given at build time")
         elif file.endswith(".toml"):
-            yield Unjudged(line, f"{file}: what it asks for is not read")
+            yield Unjudged(line, f"{file}: its requirements are not read")
         else:
             yield Unjudged(line, f"{file} is not in the build context that was read (--context DIR)")
     yield from _of_versions(install, asked)
@@ -161,7 +161,7 @@ def _of(install: Install, asked: Asked) -> Iterator[Unjudged]:
         names = ", ".join(install.unknown[:_SHOWN]) + (
             f" and {more} more" if (more := len(install.unknown) - _SHOWN) > 0 else ""
         )
-        yield Unjudged(line, f"what {names} depend{'s' if len(install.unknown) == 1 else ''} on is not known")
+        yield Unjudged(line, f"the dependencies of {names} are not known")
     for word in install.strange:
         why = "is given at build time" if "$" in word else "is not a requirement that pip reads"
         yield Unjudged(line, f"{word} {why}")
@@ -198,7 +198,7 @@ def _of_source(source: str, install: Install, asked: Asked) -> Iterator[Unjudged
         if asked.offers(package):
             yield Unjudged(install.command.line, f"{name}: a wheel that is named by its URL")
     elif install.dependencies and " @ " not in source and source not in install.described:
-        yield Unjudged(install.command.line, f"{source}: what it depends on is not read")
+        yield Unjudged(install.command.line, f"{source}: its dependencies are not read")
 
 
 def _is_new(wanted: Wanted, asked: Asked) -> bool:

@@ -311,16 +311,16 @@ def _judged(
     if not code:
         return "warning", f"nvcc has no architecture option: it compiles for its default, not for {gpu.label}", None
     if not level.usable:
-        return "error", f"nvcc makes {made}, and no code that runs on {gpu.label}, which takes {cc.sm}", None
+        return "error", f"nvcc makes {made}, and no code that runs on {gpu.label}, which requires {cc.sm}", None
     if level is not Level.PTX:
         return None
     if loads is not None and loads.ok is False:
         return (
             "error",
-            f"of {made}, only {name} is for {gpu.label}, and its driver does not load it: {loads.text}",
+            f"of {made}, only {name} fits {gpu.label}, and the driver of that machine cannot load it: {loads.text}",
             None,
         )
-    text = f"nvcc makes {made} and no {cc.sm}, which {gpu.label} takes: its driver compiles {name} at the first start"
+    text = f"nvcc makes {made} and no {cc.sm} for {gpu.label}: the driver there compiles {name} at the first start"
     return "warning", text, None
 
 

@@ -181,7 +181,7 @@ def _judged(install: CondaInstall, found: Sequence[CondaBuild], asked: Asked) ->
     command, channel, name = install.command, found[0].channel, f"pytorch {found[0].version}"
     with_cuda = [one for one in found if one.cuda]
     if not with_cuda:
-        text = f"{name} of {channel} is a CPU build, which makes no use of a GPU"
+        text = f"{name} of {channel} is a CPU build, which does not use a GPU"
         yield Finding(command.line, "cpu-build", "warning", text, tuple(_remedies(asked, channel)))
     elif not command.variables.get("CONDA_OVERRIDE_CUDA") and all("__cuda" in one.depends for one in with_cuda):
         only = len(with_cuda) == len(found)
@@ -193,7 +193,7 @@ def _judged(install: CondaInstall, found: Sequence[CondaBuild], asked: Asked) ->
     else:
         refused = (one for machine in asked.machines if (one := _refused(with_cuda, machine, asked)))
         for text, source in islice(refused, 1):
-            text = f"{name} of {channel} is taken, which does not run on {text}"
+            text = f"conda installs {name} of {channel}, which does not run on {text}"
             yield Finding(command.line, "build-does-not-run", "error", text, tuple(_remedies(asked, channel)), source)
 
 

@@ -200,7 +200,7 @@ def torch(stage: Stage, asked: Asked) -> Iterator[Finding]:
         return
     line, reasons, source = failure(refused)
     text = (
-        f"{stage.root.image} brings torch {line.version} [{line.variant}], which does not run on "
+        f"{stage.root.image} contains torch {line.version} [{line.variant}], which does not run on "
         f"{line.gpu or 'the machine'}: {reasons}"
     )
     yield Finding(stage.root.line, "image-torch", "error", text, tuple(_another_torch(stage, asked)), source)

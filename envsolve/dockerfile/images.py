@@ -108,7 +108,7 @@ def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, aske
     ]
     best = max((release for release in kept if release[:2] <= cuda), default=None)
     remedies = [f"start from an image of CUDA {best} or older"] if best else []
-    remedies.append("if wheels bring CUDA, start from an image without it: python:3.12-slim-bookworm")
+    remedies.append("if wheels provide CUDA, start from an image without it: python:3.12-slim-bookworm")
     # Toolkit images refuse by a condition on the driver that ignores minor-version compatibility.
     fit = driver_runs(requirement.cuda, driver, "linux", asked.facts.toolkits, asked.facts.floors)
     if fit.mode == "minor-version":
@@ -261,7 +261,7 @@ def python(stage: Stage, asked: Asked) -> Iterator[Finding]:
         return
     text = f"{stage.root.image} has Python {own_python}: "
     text += (
-        f"the newest torch that runs on the machines with it is {own.build.version}; without that limit it is "
+        f"the newest torch for it that runs on the machines is {own.build.version}; with another Python it is "
         f"{best.build.version}"
         if own
         else f"no torch that runs on the machines has a wheel for it; {best.build.version} has for others"

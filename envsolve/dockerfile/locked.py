@@ -115,7 +115,7 @@ def _not_copied(command: Command, asked: Asked) -> Iterator[Finding]:
         return
     fails = bool({"--frozen", "--locked"} & {*words})
     level: Severity = "error" if fails else "warning"
-    why = "so uv stops" if fails else "so uv resolves anew, and takes other versions than the lock has"
+    why = "so uv stops" if fails else "so uv resolves again, and may install other versions than those in the lock"
     text = f"no uv.lock of the build context is in {command.directory} when uv sync runs, {why}"
     yield Finding(command.line, "lock-not-copied", level, text, ("before it: COPY pyproject.toml uv.lock ./",))
 

@@ -243,7 +243,7 @@ def _refused(case: _Case, taken: Sequence[Offer]) -> Finding:
     same = [offer for offer in case.known if offer.build.version == line.version]
     text = f"{line.package} {taken[0].version} [{line.variant}] is taken, "
     if line.variant == "cpu" and (case.looks.variants == ("cpu",) or line.local == "+cpu"):
-        return case.finding("cpu-build", "warning", f"{text}which makes no use of {line.gpu or 'a GPU'}", ())
+        return case.finding("cpu-build", "warning", f"{text}which does not use {line.gpu or 'a GPU'}", ())
     text += f"which does not run on {line.gpu or 'the machine'}: {reasons}"
     # Without a pin, pip keeps a torch that an unknown image may have.
     if case.version is None and not case.new:
@@ -308,7 +308,7 @@ def _replacing(before: str, version: str | None, install: Install, asked: Asked,
             yield Finding(line, "torch-replaced", "warning", wanted.place + text, _HOLD)
             return
     if install.files:
-        text = f"nothing holds {before} while {', '.join(install.files)} is installed: a line in it can replace it"
+        text = f"nothing keeps {before} while {', '.join(install.files)} is installed: a line of it can replace it"
         yield Finding(line, "torch-unheld", "warning", text, _HOLD[:1])
 
 
@@ -365,7 +365,7 @@ def backend_auto(stage: Stage, asked: Asked) -> Iterator[Finding]:
         if install.backend == "auto" and any(asked.offers(wanted.name) for wanted in install.wanted):
             best = next(running(asked.offers("torch"), asked.within(stage)), None)
             remedy = f"--torch-backend {best.build.variant}" if best else "name the variant: --torch-backend cu126"
-            text = "uv takes the variant of the driver that it sees; a build sees none, so it takes CPU builds"
+            text = "uv chooses the variant by the driver of the host; a build has none, so uv installs CPU builds"
             yield Finding(install.command.line, "backend-auto", "error", text, (remedy,))
 
 

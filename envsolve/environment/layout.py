@@ -285,11 +285,11 @@ def expect_directory(prefix: Path) -> None:
 def _what_is_wrong(prefix: Path, candidates: list[Path]) -> str:
     dangling = next((path for path in candidates if path.is_symlink()), None)
     if dangling is not None:
-        return f"{prefix} has lost its Python: {dangling} leads to {dangling.readlink()}, which is gone"
+        return f"the Python of {prefix} is missing: {dangling} links to {dangling.readlink()}, which does not exist"
     if (prefix / "conda-meta").is_dir():
         return f"{prefix} is a conda environment without Python"
     if (prefix / "pyvenv.cfg").is_file():
-        return f"{prefix} is a half-made virtual environment: it has no Python"
+        return f"{prefix} is an incomplete virtual environment: it has no Python"
     return f"{prefix} is not a Python environment"
 
 

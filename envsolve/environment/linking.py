@@ -166,7 +166,7 @@ def _loads_elsewhere(library: Library, left: list[Taken], loader: Loader, tables
 def _unresolved(left: list[Taken], library: Library, loader: Loader) -> Problem:
     named = ", ".join(map(_in_words, left[:_NAMED]))
     more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-    text = f"{library.path} takes symbols that no library gives it: {named}{more}"
+    text = f"{library.path} uses symbols that no library provides: {named}{more}"
     sources = {(taken.source or b"").decode(errors="replace") for taken in left}
     if any((taken.version or b"").startswith(b"GLIBC_") for taken in left):
         return Problem(text, "libc-too-old")

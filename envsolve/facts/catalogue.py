@@ -201,7 +201,7 @@ class Catalogue:
         names = sorted({path.name for folder in self._folders for path in folder.glob("builds/*")})
         unknown = [name for name in names if name != "default" and name not in self.indexes]
         if unknown:
-            kinds.warn("builds of places that no index describes are not used: %s", ", ".join(unknown))
+            kinds.warn("builds from places that indexes.json does not describe are not used: %s", ", ".join(unknown))
         return tuple(name for name in names if name not in unknown)
 
     def _builds_at(self, places: tuple[str, ...], package: str) -> tuple[Build, ...]:
@@ -261,7 +261,7 @@ def _settled(path: Path, name: str, file: CatalogueFile[Record]) -> tuple[tuple[
         for record in file.records:
             kinds.settle(record, keys, file.requires)
     except KeyError as error:
-        hint = f"delete {path}, or bring it back as it was"
+        hint = f"delete {path}, or restore it"
         raise EnvsolveError(f"the catalogue file {path.name} names {error}, which it lacks", hint=hint) from error
     return file.records, {keys[key]: source for key, source in file.sources.items()}
 

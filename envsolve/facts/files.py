@@ -227,7 +227,7 @@ def read_own_file(path: Path, record: type[Record]) -> CatalogueFile[Record] | N
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise EnvsolveError(f"your own catalogue file {path.name} cannot be read: {_said(error)}", hint=hint) from error
-    warn("%s is not used: it is of the form %s, and this envsolve reads %s; delete it", path, schema, SCHEMA)
+    warn("%s is not used: its format is %s, and this envsolve reads %s; delete it", path, schema, SCHEMA)
     return None
 
 
@@ -239,7 +239,7 @@ def warn(message: str, *arguments: object) -> None:
 
 
 def _to_delete(path: Path) -> str:
-    return f"delete {path}, then measure again what it held: envsolve index update"
+    return f"delete {path}, then measure its facts again: envsolve index update"
 
 
 def _decoded(data: bytes, record: type[Record]) -> CatalogueFile[Record]:

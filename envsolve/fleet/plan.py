@@ -296,10 +296,10 @@ def describe(made: FleetPlan, inventory: Inventory | None = None) -> str:
         one = machines.get(name)
         lines.append(f"left out: {name} ({_nodes_of(one)}: {names_folded(one.nodes)})" if one else f"left out: {name}")
     if made.unreachable:
-        lines.append("not probed, nothing is planned for them:")
+        lines.append("not probed, so they have no plan:")
         lines += by_reason(made.unreachable)
     if made.fewer:
-        lines.append(f"one plan does not do, because {'; '.join(made.fewer)}")
+        lines.append(f"one plan is not enough, because {'; '.join(made.fewer)}")
     lines += [f"driver {up.after} on {names_folded(up.nodes)} (now {up.before}): {_saves(up)}" for up in made.upgrades]
     return "\n".join(lines)
 

@@ -124,7 +124,7 @@ def verify_fleet(fleet: Path, made: FleetPlan, inventory: Inventory, engine: Eng
     for node, one in known.items():
         group = groups.get(node)
         if group is None or node not in classes:
-            why = made.unreachable.get(node) or "no plan serves it; see envsolve fleet plan"
+            why = made.unreachable.get(node) or "no plan fits it; see envsolve fleet plan"
             if group is not None:
                 why = "the last probe did not reach it; run envsolve fleet probe and plan again"
             results[node] = NodeResult("missing", None, (why,))

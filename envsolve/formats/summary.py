@@ -103,7 +103,7 @@ def _heading(plan: Plan) -> Iterator[str]:
 
 
 def _tools(toolchain: Toolchain) -> Iterator[str]:
-    places = {"machine": f" in {toolchain.CUDA_HOME}", "pip": " from packages of this plan", None: ", not in reach"}
+    places = {"machine": f" in {toolchain.CUDA_HOME}", "pip": " from packages of this plan", None: ", not available"}
     if toolchain.nvcc:
         yield f"nvcc {toolchain.nvcc}{places[toolchain.nvcc_from]}"
     if toolchain.host_compiler:
@@ -250,7 +250,7 @@ def _next_of_conda(plan: Plan, terms: CondaTerms) -> Iterator[str]:
 def render_plans(plans: Plans, *, sources: bool = False) -> str:
     """Write several plans below each other; ``sources`` is that of :func:`render`."""
     every = [(f"Plan      {name}", plan) for name, plan in zip(group_names(plans), plans.plans, strict=True)]
-    every += [("Unserved  nothing that is published serves this machine", plan) for plan in plans.unserved]
+    every += [("Unserved  nothing that is published runs on this machine", plan) for plan in plans.unserved]
     parts = [f"{title}\n{body(plan, sources=sources)}" for title, plan in every]
     return "\n\n".join([*parts, "\n".join(_closing(plans))]) + "\n"
 

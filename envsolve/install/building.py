@@ -55,7 +55,7 @@ def host_compiler(building: Building, machine: Machine | None, environ: Mapping[
         )
     have = ", ".join(dict.fromkeys(f"{one.kind} {one.version or '?'}" for one in found))
     raise UsageError(
-        f"{what} is compiled from source, which takes {limits}; this machine has {have}",
+        f"{what} is compiled from source, which requires {limits}; this machine has {have}",
         hint=f"install one within these limits ({_install_hint(building)}), or name it in CC and CXX",
     )
 
@@ -94,9 +94,9 @@ def no_toolkit(building: Building, machine: Machine | None, other_way: str | Non
         )
     toolkits = [t for t in (machine.toolkits if machine else None) or () if t.nvcc and t.path and t.version]
     have = ", ".join(f"nvcc {t.version} in {t.path}" for t in toolkits)
-    by_hand = "the plan names the shortest way to one: envsolve plan with the same requirements; then set CUDA_HOME"
+    by_hand = "the plan says how to get one: envsolve plan with the same requirements; then set CUDA_HOME"
     return UsageError(
-        f"{what} is compiled from source, which takes nvcc {wanted}; this machine has {have or 'no nvcc'}",
+        f"{what} is compiled from source, which requires nvcc {wanted}; this machine has {have or 'no nvcc'}",
         hint="; or: ".join(filter(None, (other_way, by_hand))),
     )
 

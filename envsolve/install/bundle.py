@@ -168,7 +168,7 @@ def make_bundle(
             _pack(directory, place)
     except OSError as error:
         what = f"cannot write {place}: {error.strerror or error}"
-        raise EnvsolveError(what, hint="choose another place after -o; run again to go on") from error
+        raise EnvsolveError(what, hint="choose another place after -o; run again to continue") from error
     return bundle
 
 

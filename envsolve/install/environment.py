@@ -75,7 +75,7 @@ def make_parent(prefix: Path) -> None:
     try:
         prefix.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise UsageError(f"no directory can be made at {prefix.parent}: {error}") from error
+        raise UsageError(f"cannot create a directory at {prefix.parent}: {error}") from error
 
 
 def claim(prefix: Path) -> None:

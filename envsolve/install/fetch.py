@@ -132,7 +132,9 @@ class Fetch:
             # Any progress resets the count: a link that breaks every 100 MB still finishes.
             left = _ATTEMPTS if part.stat().st_size > begun else left - 1
             if not left:
-                raise IndexUnavailableError(f"{url} breaks off again and again", hint="run again to go on with it")
+                raise IndexUnavailableError(
+                    f"the download of {url} was interrupted too often", hint="run again to go on"
+                )
 
 
 def _into(part: Path, begun: int, limit: int) -> Callable[[requests.Response], bool]:
@@ -189,7 +191,7 @@ def check_sizes(files: Sequence[File]) -> None:
         if size not in (None, file.size):
             what = f"{file.filename} has {size} bytes, and the plan or the lock says {file.size}"
             hint = "the index or the lock was changed: plan again"
-            raise IndexUnavailableError(f"not the file that was planned: {what}", hint=hint)
+            raise IndexUnavailableError(f"this is not the file that was planned: {what}", hint=hint)
 
 
 def _local_size(url: str) -> int | None:

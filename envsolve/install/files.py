@@ -51,12 +51,12 @@ def of_lock(lock: Path, name: str, source: PackageVcs | PackageDirectory) -> Tre
     again = "lock again with envsolve plan"
     subdirectory = source.subdirectory
     if not is_inside(subdirectory):
-        raise UsageError(f"the subdirectory {subdirectory} of {name} in the lock is not in its tree", hint=again)
+        raise UsageError(f"the subdirectory {subdirectory} of {name} in the lock lies outside of its tree", hint=again)
     if isinstance(source, PackageDirectory):
         return Tree(folder=str(real_path(real_path(lock).parent / source.path)), subdirectory=subdirectory)
     if source.type != "git":
         raise UsageError(
-            f"the lock takes {name} from a repository of {source.type}, and only git's are installed",
+            f"the lock names a {source.type} repository for {name}; envsolve installs only from git repositories",
             hint="ask for a git repository or an archive of it",
         )
     url = source.url or real_path(real_path(lock).parent / (source.path or "")).as_uri()
@@ -201,7 +201,7 @@ def read_lock(path: Path) -> Lock:
                 f"and python in [tool.envsolve] is {python}",
                 hint="make the lock again with envsolve plan",
             )
-    newer = f"the lock's version {pylock.lock_version} is newer than 1.0: what is new in it is not heeded"
+    newer = f"the lock's version {pylock.lock_version} is newer than 1.0: its new fields are ignored"
     return Lock(pylock, path, assumptions, (newer,) if pylock.lock_version > Version("1.0") else (), classes)
 
 

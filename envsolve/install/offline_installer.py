@@ -45,7 +45,7 @@ def check(bundle):
         if not path.is_file():
             stop("{} is missing".format(path))
         if path.stat().st_size != file["size"] or digest(path) != file["sha256"]:
-            stop("{} was damaged on its way: copy it again".format(path))
+            stop("{} was damaged while it was copied: copy it again".format(path))
 
 
 def main(words):
@@ -54,7 +54,7 @@ def main(words):
         stop("usage: python install.py [DIRECTORY] (default: .venv)")
     prefix = Path(words[0] if words else ".venv").absolute()
     if prefix.exists() and any(prefix.iterdir()):
-        stop("{} is there already: name another directory, or remove it".format(prefix))
+        stop("{} already exists: name another directory, or remove it".format(prefix))
     bundle = json.loads((HERE / "bundle.json").read_text(encoding="utf-8"))
     print("checking {} files".format(len(bundle["files"])), flush=True)
     check(bundle)

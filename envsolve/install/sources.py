@@ -83,7 +83,7 @@ def _write_stub(stub: Path, headers: Sequence[Path], compiler: str) -> None:
     source.unlink()
     if done.returncode != 0:
         why = "it took more than two minutes" if done.returncode is None else done.stderr.strip()
-        raise InstallError(f"{compiler} cannot link a library:\n{why}", hint="see that it is whole")
+        raise InstallError(f"{compiler} cannot link a library:\n{why}", hint="check that it is complete")
 
 
 # A CUDA toolkit out of conda packages, in a directory of the environment, where neither the machine nor PyPI has one.
@@ -295,7 +295,7 @@ def unmet(environment: Path, built: Collection[str], target: Target) -> tuple[st
             dist = there.get(canonicalize_name(need.name))
             if dist is None or not need.specifier.contains(dist.version, prereleases=True):
                 have = f"the environment has {dist.version}" if dist else "the environment has none"
-                found.append(f"{name} needs {need.name}{need.specifier}; {have}: ask for it beside {name}")
+                found.append(f"{name} requires {need.name}{need.specifier}; {have}: request it together with {name}")
     return tuple(found)
 
 

@@ -146,7 +146,7 @@ def _make(
     relocate.write(record.site_packages(environment), {**(sources.variables() if sources else {}), **aim.environment})
     record.write(environment, python=target.version, manager=title, wanted=aim, pip=bool(extra))
     if pip is None and "pip" not in planned:
-        return (*absent, f"{target.executable} carries no pip, so the environment has none")
+        return (*absent, f"{target.executable} has no pip, so the environment has none")
     return absent
 
 
@@ -268,24 +268,24 @@ def _attempt(
     if not absent:
         return None
     return DamagedFilesError(
-        f"{title} ended well, yet these packages are not complete by their own lists of files: {', '.join(absent)}",
-        hint=f"their files may be damaged at their source; a setting of {manager.name} may have sent them elsewhere",
+        f"{title} reported success, but files of these packages are missing: {', '.join(absent)}",
+        hint=f"the downloaded files may be incomplete, or a setting of {manager.name} installs them elsewhere",
     )
 
 
 def _no_room(stage: Staging, aim: Wanted) -> InstallError | None:
-    """The real cause where a download fell short because the disk, or a limit on the size of files, did not take it."""
+    """The real cause if a download failed because the disk is full or the shell limits the size of files."""
     needed = aim.size or _LEAST_ROOM
     free = shutil.disk_usage(stage.folder).free
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if free < needed:
         return InstallError(
-            f"a download fell short, and the disk is full: {free / 1e6:.0f} MB of {needed / 1e6:.0f} MB are free",
+            f"the disk is full: the downloads require {needed / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free",
             hint=f"make room on the disk of {stage.prefix.parent}",
         )
     if limit != resource.RLIM_INFINITY and limit < needed:
         return InstallError(
-            f"a download fell short, and no file may grow beyond {limit / 1e6:.0f} MB here (a limit of the shell)",
+            f"a download is larger than the limit of this shell on the size of files, {limit / 1e6:.0f} MB",
             hint="raise the limit with: ulimit -f unlimited",
         )
     return None

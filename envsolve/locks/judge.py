@@ -60,7 +60,7 @@ def _checked(
     lock = read_lock_file(path)
     unknown = [choice for choice in chosen if choice not in lock.choices and choice != DEV]
     if unknown:
-        known = f"it has {', '.join(lock.choices)}" if lock.choices else "it has none that is not installed anyway"
+        known = f"it has {', '.join(lock.choices)}" if lock.choices else "all that it has are installed anyway"
         raise UsageError(f"{path} has no {unknown[0]}", hint=single_line(known))
     facts = Facts.of(catalogue)
     answers = []
@@ -241,7 +241,7 @@ class _Case(msgspec.Struct, frozen=True):
     def _unknown(self, package: Locked) -> Finding:
         text = f"{package.name} {package.version or ''}".strip()
         if package.source and not package.files and self.lock.kind != "requirements":
-            fix = "envsolve plan, with the same requirements and machine, says what the build takes"
+            fix = "envsolve plan, with the same requirements and machine, says what the build requires"
             what = f"{text} has no wheel in the lock and is built from source on the machine"
             return Finding("source-build", "unknown", package.line, what, (fix,))
         what = f"{text}: the catalogue has no facts about this build"

@@ -89,7 +89,7 @@ def libc(root: Path, environ: Mapping[str, str], confstr: Callable[[str], str | 
         printed = ask(["/bin/sh", "-c", '"$0" 2>&1; :', str(loader)], environ)
         if match := _MUSL_VERSION.search(printed or ""):
             return f"musl {match[1]}", f"/lib/{loader.name}"
-    return None, "neither glibc nor a musl loader answers"
+    return None, "neither glibc nor a musl loader was found"
 
 
 def distro(root: Path) -> Finding:

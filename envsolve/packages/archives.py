@@ -179,7 +179,7 @@ class RangedFile(io.RawIOBase):
     def _fetch(self, wanted: str) -> None:
         piece = self._session.get(self._url, self._read_answer, {**_PLAIN, "Range": wanted}, time_limit=_TIME)
         if piece is None:
-            raise MissingFileError(f"{redact(self._url)} is listed by its index, and its host does not have it")
+            raise MissingFileError(f"{redact(self._url)} is listed by its index, but its host does not have it")
         at, data, total = piece
         self.requests += 1
         self.transferred += len(data)
@@ -337,7 +337,7 @@ def wheel_metadata(file: IO[bytes], filename: str) -> CoreMetadata:
     project = canonicalize_name(filename.partition("-")[0])
     own = [member for member in found if canonicalize_name(member.name.partition("-")[0]) == project] or found
     if len(own) != 1:
-        raise ValueError(f"it holds {len(own)} METADATA files instead of one")
+        raise ValueError(f"it contains {len(own)} METADATA files instead of one")
     if max(own[0].size, own[0].stored) > METADATA_BYTES:
         raise ValueError("its METADATA is too large")
     return parse_metadata(own[0].read(file))

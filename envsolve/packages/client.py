@@ -373,7 +373,7 @@ class IndexClient:
             time_limit=self.settings.answer_timeout,
         )
         if metadata is None:
-            raise MissingFileError(f"{redact(file.url)} is listed by its index, and its host does not have it")
+            raise MissingFileError(f"{redact(file.url)} is listed by its index, but its host does not have it")
         return metadata
 
     def _refuse_offline(self, what: str) -> None:

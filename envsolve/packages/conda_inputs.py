@@ -36,7 +36,7 @@ class CondaAsked:
         pip: What pip is to install on top.
         channels: Channels that the inputs name, the preferred first.
         requires_python: What all projects together require, ``>=3.10``; None if they require none.
-        notes: What was understood and set aside, in words.
+        notes: What was understood and ignored, in words.
         exclude_newer: The earliest date or time of the projects; files uploaded later are ignored.
     """
 
@@ -101,7 +101,7 @@ def _clause(one: Specifier, requirement: Requirement, origin: str) -> str:
     if "+" in one.version:
         version = one.version.partition("+")[0]
         hint = f"write {requirement.name}=={version}, and the variant with --cuda"
-        raise wrong(origin, f"{requirement}: conda builds carry no local version", hint)
+        raise wrong(origin, f"{requirement}: conda builds have no local version", hint)
     if one.version.endswith(".*") and one.operator == "==":
         return one.version
     return f"{'==' if one.operator == '===' else one.operator}{one.version}"
@@ -110,7 +110,7 @@ def _clause(one: Specifier, requirement: Requirement, origin: str) -> str:
 def _match_spec(text: str, origin: str) -> Spec:
     match = _CONDA.fullmatch(text)
     if match is None:
-        raise wrong(origin, f"{text!r} is no match spec", "write pytorch, pytorch>=2.7 or pytorch=2.7.1=cuda*")
+        raise wrong(origin, f"{text!r} is not a match spec", "write pytorch, pytorch>=2.7 or pytorch=2.7.1=cuda*")
     rest, channel = match["rest"].strip(), match["channel"]
     if rest.startswith("["):
         keys = _keys(rest, text, origin)
@@ -118,7 +118,7 @@ def _match_spec(text: str, origin: str) -> Spec:
     else:
         version, build = _rest(rest)
     if version and not _VERSION.fullmatch(version):
-        raise wrong(origin, f"{text!r} is no match spec", "write pytorch, pytorch>=2.7 or pytorch=2.7.1=cuda*")
+        raise wrong(origin, f"{text!r} is not a match spec", "write pytorch, pytorch>=2.7 or pytorch=2.7.1=cuda*")
     return Spec(match["name"].lower(), version or None, build or None, channel, origin)
 
 
@@ -127,8 +127,8 @@ def _keys(rest: str, text: str, origin: str) -> dict[str, str]:
     inside = rest[1:].removesuffix("]")
     found = {key: a or b or c for key, a, b, c in _KEY.findall(inside)}
     if not rest.endswith("]") or _KEY.sub("", inside).strip(" ,") or not found.keys() <= _KEYS:
-        hint = "write pytorch[version='>=2.7', build='cuda*']; no keys but version, build and channel are taken"
-        raise wrong(origin, f"{text!r} is no match spec", hint)
+        hint = "write pytorch[version='>=2.7', build='cuda*']; only the keys version, build and channel are supported"
+        raise wrong(origin, f"{text!r} is not a match spec", hint)
     return found
 
 
@@ -169,7 +169,7 @@ def read_environment_file(path: Path, names: Mapping[str, str]) -> CondaAsked:
     channels = table.get("channels") or []
     dependencies = table.get("dependencies") or []
     if not isinstance(channels, list) or not isinstance(dependencies, list) or not dependencies:
-        raise wrong(str(path), "this is no environment.yml", _HINT)
+        raise wrong(str(path), "this is not an environment.yml", _HINT)
     for channel in channels:
         if not isinstance(channel, str) or not channel.strip():
             raise wrong(str(path), f"{reprlib.repr(channel)} is no channel", "name it: conda-forge")
@@ -197,7 +197,7 @@ def yaml_table(path: Path, kind: str = "environment.yml") -> dict[str, Any]:
     try:
         text = read_regular(path).decode("utf-8-sig")
         if depth(text) > YAML_DEPTH:
-            raise LimitError(f"more than {YAML_DEPTH} brackets are nested")
+            raise LimitError(f"its brackets are nested more than {YAML_DEPTH} deep")
         table = yaml.YAML(typ="safe", pure=True).load(text)
     except OSError as error:
         raise wrong(str(path), f"the file cannot be read: {error.strerror}") from None
@@ -224,7 +224,7 @@ def _pip(entry: dict[str, Any], path: Path) -> Iterator[str]:
     for line in lines if isinstance(lines, list) else [lines]:
         if not isinstance(line, str):
             hint = "write each package in PEP 508: demo>=1.0"
-            raise wrong(str(path), f"pip: {reprlib.repr(line)} is no requirement", hint)
+            raise wrong(str(path), f"pip: {reprlib.repr(line)} is not a requirement", hint)
         yield line
 
 
@@ -246,7 +246,7 @@ def read_pip_part(lines: Sequence[str], path: Path) -> Asked:
 
 def _notes(table: Mapping[str, Any], path: Path) -> Iterator[str]:
     if table.get("variables"):
-        yield f"{path}: variables are set aside: a plan has only those that its packages need"
+        yield f"{path}: its variables are ignored: a plan has only those that its packages require"
 
 
 # Reading what is asked of a conda plan, from every kind of input, into one value.
@@ -335,7 +335,7 @@ def _of_pixi(path: Path, table: Mapping[str, Any], groups: Sequence[str], enviro
     try:
         found = read_pixi(path, table, chosen, subdir_of(environment.platform))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        what = f"a table is not as pixi takes it ({type(error).__name__}: {error})"
+        what = f"a table is not valid for pixi ({type(error).__name__}: {error})"
         raise wrong(str(path), what, "let pixi check it: pixi list") from None
     specs = tuple(_match_spec(text, str(path)) for text in found.conda)
     pip = read_pip_part(found.pip, path)

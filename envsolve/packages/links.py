@@ -48,7 +48,7 @@ def place_of(text: str, beside: Path | None = None) -> str | None:
 def places_of(texts: Iterable[str], beside: Path) -> tuple[tuple[str, ...], list[str]]:
     """The URLs of what a file names, and what to say of the paths where nothing is."""
     places = {text: place_of(text, beside) for text in texts}
-    missing = [f"there is nothing at {text}, and pip ignores it" for text, place in places.items() if place is None]
+    missing = [f"{text} does not exist, and pip ignores it" for text, place in places.items() if place is None]
     return tuple(filter(None, places.values())), missing
 
 
@@ -114,7 +114,7 @@ def local_page(url: str, index: str, name: str) -> Listing | None:
     except FileNotFoundError:
         if local_path(index).is_dir():
             return None
-        message = f"the local index {index} is not there"
+        message = f"the local index {index} does not exist"
         raise IndexUnavailableError(message, hint="correct it in your index settings") from None
     except (OSError, PageError) as error:
         raise IndexUnavailableError(f"{directory / 'index.html'} cannot be read: {error}") from None

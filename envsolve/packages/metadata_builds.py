@@ -74,7 +74,7 @@ class MetadataBuilds:
 
     def _built(self, file: IndexFile) -> CoreMetadata:
         if self._client.offline:
-            raise MetadataBuildError("nothing is built offline")
+            raise MetadataBuildError("--offline builds nothing")
         with tempfile.TemporaryDirectory(prefix="envsolve-build-") as directory:
             path = Path(directory, file.filename)
             self._download(file, path)

@@ -37,7 +37,7 @@ class Project(msgspec.Struct, frozen=True):
     Attributes:
         tool: Its ``[tool]`` table.
         text: The whole file.
-        notes: What of its tool's tables is set aside.
+        notes: What of its tool's tables is ignored.
     """
 
     path: Path
@@ -129,5 +129,5 @@ def _setup_cfg(path: Path, text: str) -> Project:
 
 def misshapen(path: Path, error: Exception) -> UsageError:
     """The error for a table that its tool would refuse."""
-    what = f"a [tool] table is not as its tool takes it ({type(error).__name__}: {error})"
+    what = f"a [tool] table is not valid for its tool ({type(error).__name__}: {error})"
     return wrong(str(path), what, "let the tool check it: uv lock, pdm lock, poetry check")

@@ -47,7 +47,7 @@ def declared(tool: Mapping[str, Any], name: str) -> Declared:
         ]
         for unread in ("matrix", "overrides"):
             if unread in environment:
-                notes.append(f"[tool.hatch.envs.{key}] {unread} is set aside: the plan has what holds for all of it")
+                notes.append(f"[tool.hatch.envs.{key}] {unread} is ignored: the plan has what applies to all of it")
     if "poetry" not in tool:
         return Declared(groups=groups, notes=tuple(notes))
     found = _of_poetry(tool["poetry"], groups)
@@ -104,7 +104,7 @@ def _poetry_lines(name: str, entry: Any, notes: list[str]) -> Iterator[str]:
     for one in entry if isinstance(entry, list) else [entry]:
         table = one if isinstance(one, dict) else {"version": one}
         if local := table.get("path") or table.get("file"):
-            notes.append(f"{name} is at {local}: name it as a project for what it needs")
+            notes.append(f"{name} is at {local}: name it as a project to plan what it requires")
             continue
         extras = f"[{','.join(table['extras'])}]" if table.get("extras") else ""
         markers = [f"({table['markers']})"] if table.get("markers") else []
@@ -199,7 +199,7 @@ def read_pixi(path: Path, table: Mapping[str, Any], chosen: Sequence[str], subdi
     if options := list(_listed(parts, "pypi-options")):
         notes.append(f"pypi-options {', '.join(options)}: plans take the index of pip's or uv's configuration")
     if "exclude-newer" in workspace:
-        notes.append(f"exclude-newer is set aside; plan with --exclude-newer {workspace['exclude-newer']}")
+        notes.append(f"exclude-newer is ignored; plan with --exclude-newer {workspace['exclude-newer']}")
     platforms = workspace.get("platforms", ())
     if platforms and subdir not in platforms:
         notes.append(f'platforms has no {subdir}, so pixi does not lock for it; write "{subdir}" there')
@@ -237,7 +237,7 @@ def _pixi_specs(listed: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
     for name, entry in listed.items():
         table = entry if isinstance(entry, dict) else {"version": entry}
         if left := sorted(table.keys() - {"version", "build", "channel"}):
-            notes.append(f"{name}: {', '.join(left)} is set aside; the plan takes the package of a channel")
+            notes.append(f"{name}: {', '.join(left)} is ignored; the plan uses the package of a channel")
         version = re.sub(r"\s+", "", str(table.get("version", "*")))
         keys = {"version": version, **{key: table[key] for key in ("build", "channel") if key in table}}
         yield f"{name}[{', '.join(f'{key}={value!r}' for key, value in keys.items())}]"
@@ -247,7 +247,7 @@ def _pixi_pip(listed: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
     for name, entry in listed.items():
         table = entry if isinstance(entry, dict) else {"version": entry}
         if "path" in table:
-            notes.append(f"{name} is at {table['path']}: name it as a project for what it needs")
+            notes.append(f"{name} is at {table['path']}: name it as a project to plan what it requires")
             continue
         if "index" in table:
             notes.append(f"{name} is not taken from {table['index']}; name its index with --extra-index-url")

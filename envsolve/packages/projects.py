@@ -150,7 +150,7 @@ _Chosen = Collection[tuple[str, str]]
 _UV_UNREAD = {
     "exclude-newer-package": "plan with --exclude-newer to leave out later files of all packages",
     "resolution": "the plan takes the newest versions that fit",
-    "no-binary-package": "the plan takes a wheel wherever one fits",
+    "no-binary-package": "the plan uses a wheel if one fits",
     "required-environments": "a plan is for the machines that it is asked for; name them with --target",
 }
 
@@ -178,7 +178,7 @@ def _of_uv(project: Project, table: Mapping[str, Any], chosen: _Chosen) -> Asked
     origin = f"{place} constraint-dependencies"
     _refuse_conflicts(place, table.get("conflicts", ()), chosen)
     settings = {**table.get("pip", {}), **table}
-    notes = [f"{place} {key} is set aside: {why}" for key, why in _UV_UNREAD.items() if settings.get(key)]
+    notes = [f"{place} {key} is ignored: {why}" for key, why in _UV_UNREAD.items() if settings.get(key)]
     listed = table.get("index", ())
     default = [settings["index-url"]] if "index-url" in settings else []
     default += [entry["url"] for entry in listed if entry.get("default")]
@@ -188,7 +188,7 @@ def _of_uv(project: Project, table: Mapping[str, Any], chosen: _Chosen) -> Asked
     of_variants = [Source("torch", url, _line(project, url)) for url in (*default, *extra) if VARIANT_INDEX.search(url)]
     early = settings.get("prerelease")
     if early == "disallow":
-        notes.append(f"{place} prerelease is set aside: a pre-release is taken where a specifier names one")
+        notes.append(f"{place} prerelease is ignored: a pre-release is used only if a specifier names one")
     newer = _date(place, settings, notes)
     links, missing = places_of(settings.get("find-links", ()), project.path.parent)
     notes += [f"{place} find-links: {what}" for what in missing]
@@ -216,7 +216,7 @@ def _date(place: str, settings: Mapping[str, Any], notes: list[str]) -> str | No
     if newer is None:
         return None
     if (found := date_of(str(newer))) is None:
-        notes.append(f"{place} exclude-newer is set aside: {newer!r} is not a date; plan with --exclude-newer DATE")
+        notes.append(f"{place} exclude-newer is ignored: {newer!r} is not a date; plan with --exclude-newer DATE")
     return found
 
 
@@ -330,7 +330,7 @@ def _source_url(
         return f"git+{entry['git']}{f'@{revision}' if revision else ''}{inside}", None
     if "url" in entry:
         return entry["url"] + inside, None
-    raise wrong(origin, f"a source of {', '.join(entry)} is not known", "name git, url, path, workspace or index")
+    raise wrong(origin, f"a source with {', '.join(entry)} is not known", "name git, url, path, workspace or index")
 
 
 def _workspace_of(project: Project) -> Project:

@@ -58,12 +58,12 @@ _TAKEN: frozenset[Meaning] = frozenset(
 _SET_ASIDE = {
     "--require-hashes": "plans in the pylock and requirements formats always carry hashes",
     "--trusted-host": "certificates are always checked",
-    "--no-binary": "the plan takes a wheel wherever one fits",
-    "--only-binary": "the plan takes a wheel wherever one fits",
-    "--prefer-binary": "the plan takes a wheel wherever one fits",
-    "--use-feature": "it is a matter of pip's",
-    "--config-settings -C --config-setting": "it is a matter of the build",
-    "--global-option": "it is a matter of the build",
+    "--no-binary": "the plan uses a wheel if one fits",
+    "--only-binary": "the plan uses a wheel if one fits",
+    "--prefer-binary": "the plan uses a wheel if one fits",
+    "--use-feature": "it concerns only pip",
+    "--config-settings -C --config-setting": "it concerns only the build",
+    "--global-option": "it concerns only the build",
 }
 # The text of a file, by the rules of pip's "Requirements File Format": a backslash joins lines, ``#`` after white
 # space starts a comment, ``${NAME}`` is a variable, a byte order mark or a ``coding:`` comment tells the encoding.
@@ -277,7 +277,7 @@ def _content(path: Path) -> str:
     try:
         return decode(read_regular(path), str(path))
     except OSError as error:
-        hint = "name a requirements file that is there; one named in another file is looked for beside that file"
+        hint = "check the path; a file named in another file is searched in the directory of that file"
         raise wrong(str(path), f"the file cannot be read: {error.strerror}", hint) from None
 
 
@@ -287,7 +287,7 @@ def _asked(line: Line) -> Iterator[Asked]:
     options, origin = line.options, line.origin
     hashes = tuple(digest_of(text, origin) for text in options.values("hashes"))
     if hashes and not line.requirement:
-        raise wrong(origin, "--hash without a requirement", "write it behind the requirement that it is of")
+        raise wrong(origin, "--hash without a requirement", "write it after its requirement, on the same line")
     if line.requirement:
         yield _ask(line.requirement, origin, line.role, hashes)
     yield from (_ask(text, origin, line.role) for text in options.values("editables"))
@@ -311,10 +311,10 @@ def _set_aside(line: Line) -> Iterator[str]:
     """A note for each option that changes nothing in a plan, and for what pip does not read."""
     given = {one.name for one in line.options.arguments}
     for word in (one.value for one in line.options.arguments if not one.name):
-        yield f"{line.origin}: {word} is set aside: pip ignores what follows an option; write it on a line of its own"
+        yield f"{line.origin}: {word} is ignored, as by pip, because it follows an option; write it on a separate line"
     for names, reason in _SET_ASIDE.items():
         if not given.isdisjoint(names.split()):
-            yield f"{line.origin}: {names.split()[0]} is set aside: {reason}"
+            yield f"{line.origin}: {names.split()[0]} is ignored: {reason}"
 
 
 def _tree_instead(text: str) -> str | None:

@@ -65,7 +65,7 @@ class Asked(msgspec.Struct, frozen=True):
         find_links: URLs of directories, pages and archives whose files count besides those of the indexes.
         no_index: Whether a file says ``--no-index``.
         requires_python: The specifiers of all projects together (``>=3.10,<3.14``), or None.
-        notes: Lines that were understood and set aside, in words.
+        notes: Lines that were understood and ignored, in words.
         prereleases: Whether a file says ``--pre``.
         sources: Indexes that projects name for a package.
         overrides: What is asked of a package in place of whatever anything in the plan requires of it.
@@ -221,7 +221,7 @@ def _from_pep508(text: str, origin: str) -> Requirement:
         raise wrong(origin, f"{text!r} is the name of a file, not of a package", f"write -r {text}")
     if requirement.url is not None and (short := _SCP.fullmatch(requirement.url)):
         hint = f"write `{requirement.name} @ git+ssh://{short['host']}/{short['path']}`"
-        raise wrong(origin, f"{requirement.url} is git's own short form, which no installer takes", hint)
+        raise wrong(origin, f"{requirement.url} is git's own short form, which installers do not accept", hint)
     if requirement.url is not None and not _ADDRESS.match(re.sub(_REPOSITORY, "", requirement.url)):
         requirement.url = _existing(requirement.url.removeprefix("file:"), origin).as_uri()
     return requirement
@@ -231,7 +231,7 @@ def _spelling(text: str) -> str | None:
     """The likely intended text: conda's and everyday spelling (``torch=2.9``, ``torch 2.9``), or a path with blanks."""
     name, at, place = text.partition("@")
     if at and " " in place.strip() and (is_folder(path := _home(place.strip())) or is_file(path)):
-        return f"write '{name.strip()} @ {real_path(path).as_uri()}': a blank ends a URL"
+        return f"write '{name.strip()} @ {real_path(path).as_uri()}': a space ends a URL"
     match = re.match(_SINGLE_EQUALS, text) or re.match(_NAME_VERSION, text)
     return f"write {match['name']}=={match['version']}" if match else None
 

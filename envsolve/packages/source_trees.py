@@ -382,7 +382,7 @@ def read_tree(name: str, url: str, *, offline: bool) -> Read:
         return described(name, tree, reader(project))
     repository = tree.repository or ""
     if offline and not repository.startswith("file:"):
-        return Read(replace(tree, unread="its repository is asked for nothing offline"), unknown)
+        return Read(replace(tree, unread="--offline reads no repositories"), unknown)
     try:
         with fetched(repository, tree.revision) as commit:
             base = f"{tree.subdirectory}/" if tree.subdirectory else ""

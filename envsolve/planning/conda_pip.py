@@ -161,5 +161,5 @@ def _about_bound(names: Sequence[str]) -> tuple[PlanWarning, ...]:
         return ()
     text = f"{', '.join(names)} from pip is built for the torch of the package index, not for conda's"
     return (
-        PlanWarning("not-judged", text, "ask conda for it, or prove it once installed: envsolve verify --prefix DIR"),
+        PlanWarning("not-judged", text, "ask conda for it, or verify it once installed: envsolve verify --prefix DIR"),
     )

@@ -77,7 +77,7 @@ class Assembler(msgspec.Struct, frozen=True):
             version: The package's version in the plan.
         """
         names = " and ".join(self.environment)
-        text = f"{self.because}; the plan has {self.package} {version}, whose ptxas takes its place through {names}"
+        text = f"{self.because}; the plan has {self.package} {version}, whose ptxas is used instead through {names}"
         remedy = f"envsolve install sets {names} for PREFIX/bin/python, unless you set it; elsewhere set it yourself"
         return PlanWarning("triton-assembler", text, remedy)
 
@@ -351,7 +351,7 @@ def about_off_index(packages: Sequence[PlannedPackage], taken: frozenset[str]) -
             continue
         text = f"{package.name} {package.version} is a wheel that is on no package index: {package.url}"
         if package.evidence not in _LISTED:
-            text += "; that it is there is what the project's build workflow says"
+            text += "; the project's build workflow says that it exists"
         if not package.hashes:
             text += "; its sha256 is not known"
         yield PlanWarning("off-index-wheel", text, "if it is missing there, compile it: the toolchain of this plan can")
@@ -376,5 +376,5 @@ def about_elsewhere(
             yield PlanWarning("ready-wheel-unread", f"{text}, or does not", "plan again where that page can be reached")
         elif served:
             span = served[0] if len(served) == 1 else f"{served[0]} to {served[-1]}"
-            text = f"{one.name} has ready wheels for torch {span}, and none that goes with {version}"
+            text = f"{one.name} has ready wheels for torch {span}, but none for {version}"
             yield PlanWarning("ready-wheel-elsewhere", text, f"ask for torch=={served[-1]}.* to compile nothing")

@@ -32,9 +32,9 @@ _INSTALLERS = ("sudo apt-get install", "conda create", "mamba create", "micromam
 def faults(plan: Plan) -> Iterator[str]:
     """Yield what no plan has, or what could do harm: these become lines, paths and commands."""
     if plan.python is not None and not re.fullmatch(r"\d+\.\d+", plan.python):
-        yield f"python is no version such as 3.12: {plan.python!r}"
+        yield f"python is not a version such as 3.12: {plan.python!r}"
     if plan.cuda is not None and not re.fullmatch(r"[a-z0-9.]+", plan.cuda):
-        yield f"cuda is no variant such as cu126: {plan.cuda!r}"
+        yield f"cuda is not a variant such as cu126: {plan.cuda!r}"
     for date in (plan.catalogue_date, plan.own_catalogue_date):
         if date is not None and not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", date):
             yield f"a date of the catalogue is {date!r}"
@@ -57,7 +57,7 @@ def _of_package(package: PlannedPackage) -> Iterator[str]:
         if odd or (value is not None and not form.fullmatch(value)):
             yield f"the {field} of a package is {value!r}"
     if package.filename is not None and not _is_file(package, package.filename):
-        yield f"{package.filename} is no file of {package.name} {package.version}"
+        yield f"{package.filename} is not a file of {package.name} {package.version}"
     for name, digest in package.hashes.items():
         if not _HASH.fullmatch(f"{name}:{digest}"):
             yield f"a hash of {package.name} is {name}:{digest}"

@@ -223,10 +223,10 @@ def _about_candidates(
     for candidate in candidates:
         if candidate.name in trees or provider.metadata(candidate).exact:
             continue
-        text = f"{candidate.label} computes its dependencies when it is built; those that it lists were taken"
+        text = f"{candidate.label} computes its dependencies when it is built; the plan uses those that it lists"
         hint = "--build-metadata lets pip compute them, which runs its code"
         if provider.builds and (why := provider.builds.failures.get(files[candidate.name] or "")):
-            text, hint = f"{text}, since the build failed: {why}", "name what it needs beside it"
+            text, hint = f"{text}, since the build failed: {why}", "request its dependencies as well"
         yield PlanWarning("dependencies-guessed", text, hint)
     for candidate in candidates:
         if candidate.file and candidate.file.yanked is not None:
@@ -238,7 +238,7 @@ def about_packages(packages: Sequence[PlannedPackage], solution: Solution, provi
     """Guesses and withdrawn files."""
     for package in packages:
         if package.evidence == Evidence.INFERRED.value:
-            text = f"{package.name} {package.version}: no public file names this build; that it exists is inferred"
+            text = f"{package.name} {package.version}: no public file lists this build; its existence is inferred"
             yield PlanWarning("build-inferred", text, "run again where its index can be reached")
     for package in packages:
         for owner in package.stands_in_for:
@@ -252,7 +252,7 @@ def about_packages(packages: Sequence[PlannedPackage], solution: Solution, provi
     for chosen in solution.chosen.values():
         option = chosen.candidate.option
         if option and variant and variant != "cpu" and option.build.cuda is None and option.build.package != "triton":
-            text = f"{chosen.candidate.name} {option.version} has no CUDA build here; its CPU build goes with torch"
+            text = f"{chosen.candidate.name} {option.version} has no CUDA build here; its CPU build works with torch"
             yield PlanWarning("cpu-companion", text, None)
 
 
@@ -350,17 +350,17 @@ def asks_for_unjudged(found: Resolved, compiled: Sequence[Compiled]) -> bool:
 
 def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[PlanWarning]:
     """Packages with GPU code that was not judged, because the facts do not cover it or say too little."""
-    prove = "prove it once installed: envsolve verify --prefix DIR"
+    prove = "after installing it, verify it: envsolve verify --prefix DIR"
     names = unjudged(solution, family, compiled)
     if names:
         of_torch = ", and for which torch," if any(name in family.catalogue.family for name in names) else ""
-        text = f"what GPU code {', '.join(names)} carries{of_torch} is not known; it was not judged"
+        text = f"the GPU code in {', '.join(names)}{of_torch} is not known, so it was not judged"
         yield PlanWarning("not-judged", text, prove)
     if any(machine.gpus for machine in family.machines):
         options = [chosen.candidate.option for chosen in solution.chosen.values() if chosen.candidate.option]
         unread = [option.label for option in options if _code_unread(option)]
         if unread:
-            yield PlanWarning("not-judged", f"for which GPUs {', '.join(unread)} carries code is not known", prove)
+            yield PlanWarning("not-judged", f"the GPU code in {', '.join(unread)} is not known", prove)
 
 
 def _code_unread(option: Option) -> bool:
@@ -371,7 +371,7 @@ def _code_unread(option: Option) -> bool:
 def about_indexes(failures: Sequence[IndexUnavailableError], date: str | None) -> Iterator[PlanWarning]:
     """Indexes that the catalogue replaced."""
     for failure in failures:
-        text = f"{failure.message}; its files are taken from the catalogue of {date}, unconfirmed"
+        text = f"{failure.message}; its files are those of the catalogue of {date}, not confirmed by the index"
         yield PlanWarning("index-unreachable", text, failure.hint)
 
 
@@ -389,5 +389,5 @@ def about_places(
     own = client.without_login(client.settings.default)
     for package in packages:
         if package.index not in (None, "", own) and package.name not in family and client.listing(package.name, own):
-            text = f"{package.name} {package.version} is taken from {package.index}; the default index has it as well"
+            text = f"{package.name} {package.version} comes from {package.index}; the default index has it as well"
             yield PlanWarning("indexes-merged", text, "--index-strategy first-index takes it from the default index")

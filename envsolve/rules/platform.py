@@ -161,7 +161,7 @@ def python_fits(pythons: Sequence[str], python: str, requires_python: str | None
     if python_tag(pythons, python) is None:
         return Reason("platform", False, f"no wheel for {wanted} (only {', '.join(pythons)})")
     if not admits_python(requires_python, python.rstrip("t")):
-        return Reason("platform", False, f"its metadata asks for Python {requires_python}, which {python} is not")
+        return Reason("platform", False, f"its metadata requires Python {requires_python}, not {python}")
     return Reason("platform", True, f"a wheel for {wanted} exists")
 
 

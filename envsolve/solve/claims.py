@@ -255,7 +255,7 @@ def about_borrowed(chosen: Mapping[str, Chosen], family: Family) -> Iterator[Pla
             )
     for major, some in lacking.items():
         names = " and ".join(f"{build.package} {build.version}" for build in some)
-        text = f"nothing in the plan brings the libraries of CUDA {major}, which {names} needs"
+        text = f"nothing in the plan provides the libraries of CUDA {major}, which {names} requires"
         asked = [f"ask for {build.package}[{','.join(extras)}]" for build in some if (extras := _bringing(build))]
         yield PlanWarning("cuda-libraries-missing", text, ", or ".join([*asked[:1], f"install CUDA {major} there"]))
 

@@ -221,7 +221,7 @@ class Channels:
         try:
             return self._rattler.Channel(clean_url(name))
         except Exception as error:
-            told = without_secrets(f"{name!r} is no conda channel: {error}")
+            told = without_secrets(f"{name!r} is not a conda channel: {error}")
             raise UsageError(told, hint="name it: conda-forge") from error
 
     def _spec(self, spec: Spec) -> Any:

@@ -50,7 +50,7 @@ def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
         yield Limit("variant", limits.variant, f"the CUDA variant {limits.variant} was requested")
     if family.exclude_newer:
         day = family.exclude_newer.partition("T")[0]
-        yield Limit("exclude_newer", family.exclude_newer, f"nothing published from {day} on is considered")
+        yield Limit("exclude_newer", family.exclude_newer, f"nothing published on {day} or later is considered")
     several = len(family.machines) > 1
     have = "the machines have" if several else "the machine has"
     libcs = dict.fromkeys(m.platform.libc for m in family.machines if m.platform and m.platform.libc)

@@ -55,7 +55,7 @@ class TooLongError(Exception):
     """
 
     def __init__(self, causes: Sequence[_Information]) -> None:
-        super().__init__("no search ended in time")
+        super().__init__("the search did not finish in time")
         self.causes = tuple(causes)
 
 

@@ -165,28 +165,26 @@ def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Ite
         project = _project(package, catalogue.source_projects)
         if tree.unread is not None:
             text = f"the source tree of {name} was not read: {tree.unread}"
-            yield PlanWarning("tree-unread", text, "plan where it can be reached; no lock can be made of it before")
+            yield PlanWarning("tree-unread", text, "plan again where it can be reached; until then no lock can be made")
         elif not tree.exact and project is not None and project.requires is not None:
             source = catalogue.source(project.source)
             told = f" ({source.title})" if source else ""
-            text = (
-                f"{name} computes its dependencies when it is built; those of a commit that is known{told} were taken"
-            )
+            text = f"{name} computes its dependencies when it is built; the plan uses those of a known commit{told}"
             yield PlanWarning("dependencies-guessed", text, None)
         elif not tree.exact and package.requires:
-            text = f"{name} computes its dependencies when it is built; those that its files list were taken"
+            text = f"{name} computes its dependencies when it is built; the plan uses those that its files list"
             yield PlanWarning(
                 "dependencies-guessed", text, "--build-metadata lets pip compute them, which runs its code"
             )
         elif is_unread(package, catalogue):
-            text = f"what {name} depends on is known only once it is built, and nothing of it was run"
+            text = f"{name} computes its dependencies when it is built, and envsolve did not run its code"
             yield PlanWarning(
-                "dependencies-unknown", text, "name what it needs beside it; envsolve install says what is absent"
+                "dependencies-unknown", text, "request them as well; envsolve install says which are missing"
             )
         if tree.folder is not None and tree.unread is None:
             text = f"{name} is built from the directory {tree.folder} as it is then, on this computer only"
             yield PlanWarning(
-                "folder", text, "ask for a commit of its repository where it shall be built again: git+https://"
+                "folder", text, "to build it again elsewhere, request a commit of its repository: git+https://"
             )
 
 

@@ -100,7 +100,7 @@ def about_missing_tools(toolchain: Toolchain, planned: Mapping[str, str]) -> Ite
     """
     lacking = [str(n.requirement) for n in build_needs(toolchain) if not _is_met(n.requirement, planned)]
     if lacking and toolchain.compiles:
-        text = f"compiling {', '.join(toolchain.compiles)} needs {', '.join(lacking)}, which the plan could not take up"
+        text = f"compiling {', '.join(toolchain.compiles)} needs {', '.join(lacking)}, which the plan could not add"
         yield PlanWarning("build-requires", text, "request it by name to see what conflicts with it")
 
 
@@ -208,7 +208,7 @@ def _about_compiling(toolchain: Toolchain) -> Iterator[PlanWarning]:
         text = f"{', '.join(toolchain.compiles)} will be compiled from source"
         text += f"; that takes {takes}" if takes else ""
         them = "it" if len(toolchain.compiles) == 1 else "them"
-        yield PlanWarning("compiles", text, f"envsolve install builds {them} so; by hand, build {them} {_NOT_ISOLATED}")
+        yield PlanWarning("compiles", text, f"envsolve install does that; by hand, build {them} {_NOT_ISOLATED}")
     later = [name for name in toolchain.compiles_at_use if name not in toolchain.compiles]
     if later:
         text = f"{', '.join(later)} compiles CUDA code at its first use; that takes {', '.join(parts)} where it runs"
@@ -257,9 +257,11 @@ def _about_nvcc(
     if wanted is None:
         return
     have = ", ".join(f"{t.version} in {t.path}" if t.path else str(t.version) for t in toolkits)
-    why = f"torch was built with CUDA {wanted}" if torch else f"the driver is served by CUDA {wanted}"
+    why = f"torch was built with CUDA {wanted}" if torch else f"the driver supports CUDA {wanted}"
     if toolchain.nvcc_from is None:
-        text = f"no nvcc {wanted} is in reach" + (f": the machine has nvcc {have}; {why}" if have else "")
+        text = f"neither this machine nor the default index has nvcc {wanted}" + (
+            f"; the machine has nvcc {have}, but {why}" if have else ""
+        )
         ways = [*_other_variants(torch, machines, driver_cuda, catalogue)] if torch else []
         ways += [f"{toolchain.get_nvcc}, then the same command again"] if toolchain.get_nvcc else []
         brought = toolchain.compiles and "conda" in toolchain.nvcc_packages
@@ -300,19 +302,15 @@ def _about_project(
     elif own not in (None, _ARCH_LIST) and cards and written_archs(project, cards, facts) is None:
         listed = ", ".join(map(str, cards))
         takes = ", ".join(project.archs)
-        text = (
-            f"{project.package} takes the GPUs to compile for from {own}, which knows {takes} and nothing for {listed}"
-        )
+        text = f"{project.package} reads the GPUs to compile for from {own}, which supports {takes} and not {listed}"
         yield PlanWarning("extension-archs", text)
     if project.min_cc is not None:
         too_old = [str(cc) for cc in cards if cc < ComputeCapability.parse(project.min_cc)]
         if too_old:
-            text = (
-                f"{project.package} compiles for cc {project.min_cc} and newer; cc {', '.join(too_old)} is not served"
-            )
+            text = f"{project.package} compiles for cc {project.min_cc} and newer, not for cc {', '.join(too_old)}"
             yield PlanWarning("extension-gpu", text)
     if project.cuda_option is not None:
-        text = f"{project.package} is compiled only for the CPU if its build sees no GPU, as that of an image"
+        text = f"{project.package} is compiled only for the CPU if its build sees no GPU, for example in a Docker build"
         by_hand = f"pip install --config-settings=--build-option={project.cuda_option}"
         way = f"build it on the machine with the GPU, or by hand: {by_hand}"
         yield PlanWarning("extension-sees-gpu", text, way)
@@ -322,8 +320,8 @@ def _about_project(
             yield PlanWarning("ready-wheel-elsewhere", text, f"ask for {wheels} to compile nothing")
         return
     if project.cuda and torch.cuda and not SpecifierSet(project.cuda).contains(torch.cuda):
-        text = f"{project.package} takes CUDA {project.cuda}, and torch was built with {torch.cuda}"
+        text = f"{project.package} requires CUDA {project.cuda}, but torch was built with {torch.cuda}"
         yield PlanWarning("extension-cuda", text, "choose another variant with --cuda")
     if project.torch and not SpecifierSet(project.torch).contains(torch.version):
-        text = f"{project.package} takes torch {project.torch}; the plan has {torch.version}"
+        text = f"{project.package} requires torch {project.torch}; the plan has {torch.version}"
         yield PlanWarning("extension-torch", text, f"ask for it: 'torch{project.torch}'")

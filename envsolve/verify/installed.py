@@ -179,7 +179,7 @@ def check_here(
         python: The environment's interpreter.
         time_limit: Seconds for each check.
         only: Names of the checks to run; all if empty.
-        quick: Whether to run only the fastest, most telling checks.
+        quick: Whether to run only the fastest and most useful checks.
         hashes: Whether to compare all hashes. Otherwise, without ``quick``, as many as are read beside the checks or
             within 20 s, and all if a check fails.
         explain: Finds the root cause of a failure in its text.

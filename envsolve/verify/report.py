@@ -381,20 +381,20 @@ def summary(report: Report) -> str:
             text += f", {max(0.0, report.seconds - report.import_seconds):.1f} s beyond importing torch once"
     if report.passed or report.failed:
         return text
-    return f"{text}: nothing could be checked, so nothing is proved; the lines above say what is missing"
+    return f"{text}: nothing could be checked; the lines above say what is missing"
 
 
 def _change_lines(report: Report) -> list[str]:
     if report.changes is None:
         return []
     if not report.changes:
-        return ["what both have is as in the earlier report"]
+        return ["the checks in both reports have the same results"]
     return ["not as in the earlier report:", *(f"{_INDENT}{change_line(change)}" for change in report.changes)]
 
 
 def change_line(change: Change) -> str:
     """One change in words: ``version torch: 2.10.0 -> 2.11.0``."""
     where = f" [{change.gpu}]" if change.gpu else ""
-    mark = "; it passed before, and passes no longer" if change.worse else ""
+    mark = "; it passed before, and no longer does" if change.worse else ""
     absent = "not run" if change.kind == "check" else "absent"
     return f"{change.kind} {change.name}{where}: {change.before or absent} -> {change.now or absent}{mark}"

@@ -359,4 +359,4 @@ def _tried(
 def _crash(code: int, printed: str) -> str:
     """How it ended, and at what: the last line before Python's own account of the crash."""
     before = printed.partition("Fatal Python error:")[0].strip().splitlines()
-    return "; the last that it said: ".join([ending(code), *before[-1:]])
+    return "; its last output: ".join([ending(code), *before[-1:]])

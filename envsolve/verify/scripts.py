@@ -148,7 +148,7 @@ def _place() -> Path:
     try:
         return Path(tempfile.gettempdir())
     except OSError as error:
-        raise EnvsolveError("no directory for temporary files can be written to", hint=_HINT) from error
+        raise EnvsolveError("no directory for temporary files is writable", hint=_HINT) from error
 
 
 def _made() -> tuple[Path, int | None]:
@@ -157,7 +157,7 @@ def _made() -> tuple[Path, int | None]:
         try:
             path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_place()))
         except OSError as error:
-            reason = f"no directory can be made in {_place()}: {error.strerror or error}"
+            reason = f"cannot create a directory in {_place()}: {error.strerror or error}"
             raise EnvsolveError(reason, hint=_HINT) from error
         lock = _lock(path, wait=True)
         if path.exists():

@@ -150,7 +150,7 @@ def _loader(environment: Environment, seconds: float, time_limit: float) -> Chec
 
 
 def _sound(loader: Loader, linking: Linking) -> str:
-    text = f"{len(loader.own)} libraries find all that they need, {linking.symbols} symbols included"
+    text = f"{len(loader.own)} libraries find all libraries and {linking.symbols} symbols that they need"
     if not linking.elsewhere:
         return text
     lacking = [f"{owner} ({_some(names)})" for owner, names in linking.elsewhere]
@@ -170,10 +170,10 @@ def _lost(environment: Environment) -> Iterator[Problem]:
         if not _STACK.fullmatch(distribution.name):
             continue
         for file in filter(LIBRARY_FILE.search, distribution.missing):
-            yield Problem(f"{distribution.site}/{file} is gone, which {distribution.label} brings", "lock-incomplete")
+            yield Problem(f"{distribution.site}/{file} of {distribution.label} is missing", "lock-incomplete")
         for file in distribution.altered:
             if not _is_elf(Path(distribution.site) / file):
-                text = f"{distribution.site}/{file} is no library, as {distribution.label} brings it"
+                text = f"{distribution.site}/{file} of {distribution.label} is not a library"
                 yield Problem(text, "lock-incomplete")
 
 
@@ -256,7 +256,7 @@ def prove(prefix: Path, explain: Explain = unexplained) -> bool:
     report = check_here(interpreter_of(prefix), only=[FILES, *names], explain=explain)
     if report.failed:
         raise VerificationError(
-            "the environment was made, and does not work:\n" + describe(report),
-            hint="nothing was put in place; to install it all the same, add --no-verify",
+            "the environment was made, but does not work:\n" + describe(report),
+            hint="nothing was installed; to install it anyway, add --no-verify",
         )
     return report.passed

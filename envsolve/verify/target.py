@@ -100,7 +100,7 @@ _SAY_VERSION = Path(__file__).with_name("say_version.py")
 _PROBE_SECONDS = 30.0
 _RESULT_BYTES = 1 << 20
 _WHICH = "Name the Python of the environment to verify."
-_SLOW = "Try again, with a larger --time-limit where a disk is slow; or name another Python."
+_SLOW = "Try again, with a larger --time-limit if the disk is slow, or name another Python."
 #: These may keep any Python from starting.
 _MEDDLING = ("PYTHONHOME", "PYTHONPATH", "LD_PRELOAD")
 #: What a path in these leads to depends on the directory that a program is started in; an empty one is that directory.

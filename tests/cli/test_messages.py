@@ -60,11 +60,11 @@ def say(capsys: pytest.CaptureFixture[str]) -> Say:
         (["verify", "--prefix", "env", "--gpu", "12.1"], "--gpu names GPUs to compile for", "add --compile-only"),
         (["verify", "--prefix", "env", "--compile-only"], "no GPU to compile for", "add --gpu"),
         (["verify"], "no environment to verify", "--prefix DIR"),
-        (["plan", "-r", "missing.txt", "--target", MACHINE], "missing.txt: the file cannot be read", "is there"),
+        (["plan", "-r", "missing.txt", "--target", MACHINE], "missing.txt: the file cannot be read", "check the path"),
         (
             ["plan", "-c", "missing.txt", "torch", "--target", MACHINE],
             "missing.txt: the file cannot be read",
-            "is there",
+            "check the path",
         ),
         (["plan", "./missing", "--target", MACHINE], "file or directory ./missing does not exist", "check the path"),
         (["plan", "torch", "--cuda", "CU126", "--target", MACHINE], "not the name of a variant", "did you mean cu126?"),

@@ -123,10 +123,10 @@ def test_what_a_project_of_the_context_requires_is_read(catalogue: Catalogue, tm
     assert finding.remedies[0].startswith("change what own requires, then: pip install torch==")
     assert not report.unjudged
     [unknown] = check(text.replace("install .", "install .[ui]"), target, catalogue, tmp_path).unjudged
-    assert unknown.text == "what own-tools depends on is not known"
+    assert unknown.text == "the dependencies of own-tools are not known"
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'own'\ndynamic = ['version', 'dependencies']\n")
     [unread] = check(text, target, catalogue, tmp_path).unjudged
-    assert unread.text == ".: what it depends on is not read"
+    assert unread.text == ".: its dependencies are not read"
 
 
 @pytest.mark.parametrize(

@@ -75,9 +75,9 @@ def not_executable(prefix: Path) -> None:
         (missing, "does not exist"),
         (a_file, "is not a directory"),
         (empty, "is not a Python environment"),
-        (half_made, "half-made virtual environment"),
+        (half_made, "incomplete virtual environment"),
         (conda_without_python, "conda environment without Python"),
-        (base_python_gone, "which is gone"),
+        (base_python_gone, "which does not exist"),
         (not_executable, "may not be executed"),
     ],
 )

@@ -67,7 +67,7 @@ PROBLEMS: dict[str, tuple[str, dict[str, Any], str | None, str | None]] = {
     "a symbol of another torch": (
         EXTENSION,
         {"needed": ["libc10.so"], "takes": ["c10_error_of_old", "PyLong_AsLong"]},
-        "takes symbols that no library gives it: c10_error_of_old",
+        "uses symbols that no library provides: c10_error_of_old",
         "mixed-flavours",
     ),
     "a symbol of a library of torch that it does not name": (

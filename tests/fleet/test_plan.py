@@ -51,7 +51,7 @@ def test_each_class_is_in_one_plan_and_each_plan_has_a_lock(
     assert made.unreachable == {"gpu05": "there is no profile of it"}
     assert text.startswith("2 plans for 4 of 5 nodes, Python 3.12\n")
     assert "gpu05: there is no profile of it" in text
-    assert "one plan does not do, because" in text
+    assert "one plan is not enough, because" in text
 
 
 def test_what_a_driver_upgrade_saves_is_told(torches: World, make_fleet: MakeFleet) -> None:

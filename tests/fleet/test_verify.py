@@ -88,7 +88,7 @@ def test_each_node_that_fails_is_named_with_the_reason(fleet: Path) -> None:
         "  gpu2: driver 535.54.03 differs from its class (580.95.05)",
         "  gpu3: nccl: nccl-p2p; GPU 2 has 7 uncorrected ECC errors",
         "no report:",
-        "  gpu10: no plan serves it; see envsolve fleet plan",
+        "  gpu10: no plan fits it; see envsolve fleet plan",
         "  gpu4: exit code 1: No module named envsolve",
         "  gpu9: it is down",
     ]

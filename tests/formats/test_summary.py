@@ -208,7 +208,7 @@ def test_two_machines_an_unknown_level_and_a_toolchain() -> None:
     assert lines[1] == "For       NVIDIA H100 (cc 9.0), driver 580.95"
     assert "Status    unknown: information is missing, see the warnings" in lines
     assert "Variant   cu126: unknown, not enough is known about the GPU or the build" in lines
-    assert "Build     nvcc 12.6, not in reach, host compiler gcc 13, TORCH_CUDA_ARCH_LIST 8.9;9.0" in lines
+    assert "Build     nvcc 12.6, not available, host compiler gcc 13, TORCH_CUDA_ARCH_LIST 8.9;9.0" in lines
     assert "Package  Version      Variant  NVIDIA GeForce RTX 4090 (cc 8.9)  NVIDIA H100 (cc 9.0)" in lines
     assert "torch    2.9.0+cu126  cu126    family sm_86 (measured)           unknown" in lines
     assert "triton   3.5.0        cu126    native sm_89 (measured)           -" in lines

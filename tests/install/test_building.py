@@ -129,8 +129,8 @@ GONE = PlannedPackage("kernels", "1.0", None, None, "kernels-1.0.tar.gz", "file:
 @pytest.mark.parametrize(
     ("compilers", "says"),
     [
-        ((HostCompiler("gcc", "99.1.0", "/usr/bin/gcc"),), "takes gcc 11 to 15; this machine has gcc 99.1.0"),
-        ((HostCompiler("gcc", "9.4.0", "/usr/bin/g++-9"),), "takes gcc 11 to 15; this machine has gcc 9.4.0"),
+        ((HostCompiler("gcc", "99.1.0", "/usr/bin/gcc"),), "requires gcc 11 to 15; this machine has gcc 99.1.0"),
+        ((HostCompiler("gcc", "9.4.0", "/usr/bin/g++-9"),), "requires gcc 11 to 15; this machine has gcc 9.4.0"),
         ((HostCompiler("clang", "14.0", "/usr/bin/clang"),), "this machine has clang 14.0"),
         ((), "g++ is not installed here"),
     ],
@@ -176,8 +176,8 @@ def test_the_toolkit_of_the_machine(toolkits: tuple[Toolkit, ...], home: str | N
     assert building.own_toolkit(stated, machine) == (Path(home) if home else None)
     if home is None:
         said = building.no_toolkit(stated, machine, "this way")
-        assert re.search(r"takes nvcc 12\.6; this machine has (no nvcc|nvcc 12\.8 in /b)", said.message)
-        assert (said.hint or "").startswith("this way; or: the plan names")
+        assert re.search(r"requires nvcc 12\.6; this machine has (no nvcc|nvcc 12\.8 in /b)", said.message)
+        assert (said.hint or "").startswith("this way; or: the plan says")
 
 
 @needs_gcc

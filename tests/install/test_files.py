@@ -146,8 +146,8 @@ _MD5 = '[[packages]]\nname = "demo"\n[packages.archive]\nurl = "https://h/demo-1
         (_WRONG_WHEEL, ImpossibleError, "No wheel found"),
         (_GIT, UsageError, "no URL and commit of demo"),
         (_EXT, UsageError, "no URL and commit of demo"),
-        (_HG, UsageError, "from a repository of hg"),
-        (_OUT, UsageError, "is not in its tree"),
+        (_HG, UsageError, "names a hg repository"),
+        (_OUT, UsageError, "outside of its tree"),
         (_FOLDER, UsageError, "/gone, which does not exist"),
         (_MD5, UsageError, "no sha256"),
     ],
@@ -209,7 +209,7 @@ def test_nothing_in_a_lock_gets_into_a_requirements_line(
 def test_a_newer_minor_version_of_the_format_is_noted(tmp_path: Path) -> None:
     (tmp_path / "pylock.toml").write_text(HEAD.replace("1.0", "1.7") + "packages = []")
     assert read_lock(tmp_path / "pylock.toml").notes == (
-        "the lock's version 1.7 is newer than 1.0: what is new in it is not heeded",
+        "the lock's version 1.7 is newer than 1.0: its new fields are ignored",
     )
 
 

@@ -131,7 +131,7 @@ def test_an_extension_for_another_torch_is_told_by_its_symbols(tools: Tools, pyt
     (site / "torch.pth").write_text(f"{theirs}\n")
     (check,) = check_without_gpu(other, [], only=["loader"]).checks
     assert (check.status, check.cause) == ("fail", "mixed-flavours")
-    assert "torchvision/_C.so takes symbols that no library gives it: _ZN" in check.detail
+    assert "torchvision/_C.so uses symbols that no library provides: _ZN" in check.detail
     load = "import ctypes, torch, sys; ctypes.CDLL(sys.argv[1])"
     library = site / "torchvision" / "_C.so"
     tried = subprocess.run([other, "-c", load, library], capture_output=True, text=True)

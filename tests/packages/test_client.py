@@ -313,7 +313,7 @@ def test_local_indexes(tmp_path: Path, make_client: MakeClient, server: IndexSer
     assert client.metadata(file).requires_dist == ("other",)
     assert client.open(file).read() == wheel.content
     assert client.project("absent") == ()
-    with pytest.raises(IndexUnavailableError, match="is not there"):
+    with pytest.raises(IndexUnavailableError, match="does not exist"):
         make_client((tmp_path / "nowhere").as_uri()).project("demo")
 
 

@@ -71,4 +71,4 @@ def test_a_build_that_fails_leaves_the_guess(world: World, environ: Mapping[str,
     assert (plan.status, chosen(plan)) == ("ok", {"bad": "1.0"})
     (warning,) = guesses(plan)
     assert "since the build failed: RuntimeError: no compiler is here" in warning.message
-    assert warning.remedy == "name what it needs beside it"
+    assert warning.remedy == "request its dependencies as well"

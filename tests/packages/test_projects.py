@@ -135,7 +135,7 @@ dependencies = ["ruff"]
         asked = read(tmp_path, text, (), (group,))
         needs[group] = [str(one.requirement) for one in asked.needs][1:]
     assert needs == {"gpu": ["numpy", "pytest"], "test": ["pandas"], "alone": ["ruff"]}
-    assert any("[tool.hatch.envs.test] matrix is set aside" in note for note in asked.notes)
+    assert any("[tool.hatch.envs.test] matrix is ignored" in note for note in asked.notes)
 
 
 POETRY = """\
@@ -220,7 +220,7 @@ def test_dependencies_that_only_the_build_knows_make_the_project_a_tree(tmp_path
 
 
 def test_a_table_of_another_shape(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not as its tool takes it"):
+    with pytest.raises(UsageError, match="not valid for its tool"):
         read(tmp_path, "[tool.uv]\nsources = 3\n")
 
 
@@ -279,7 +279,7 @@ def test_members_of_a_workspace_come_from_their_directories_with_their_own_sourc
         ('{ path = "gone" }', "does not exist"),
         ("{ workspace = true }", "no member of the workspace is named library"),
         ('{ index = "own" }', "unknown index own"),
-        ('{ elsewhere = "x" }', "a source of elsewhere is not known"),
+        ('{ elsewhere = "x" }', "a source with elsewhere is not known"),
     ],
 )
 def test_a_source_that_leads_nowhere_is_refused(tmp_path: Path, source: str, said: str) -> None:

@@ -184,7 +184,7 @@ def test_what_follows_an_option_on_its_line_is_ignored_as_by_pip(tmp_path: Path)
     (tmp_path / "requirements.txt").write_text("numpy\n-f https://files.test/ torch==1.13.1+cpu\n")
     asked = read_requirements([], [tmp_path / "requirements.txt"])
     assert [str(one.requirement) for one in asked.needs] == ["numpy"]
-    assert any("line 2: torch==1.13.1+cpu is set aside" in note for note in asked.notes)
+    assert any("line 2: torch==1.13.1+cpu is ignored" in note for note in asked.notes)
 
 
 def test_a_path_that_begins_at_the_requirements_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def test_a_plain_word_is_a_package_even_where_a_folder_has_its_name(in_folder: P
         ("https://[::1/foo-1.tar.gz", "is not a URL", None),
         ("./notes.txt", "not a wheel, sdist", "-r ./notes.txt"),
         ("x @ git+git@h.org:o/x.git@v1", "git's own short form", "`x @ git+ssh://git@h.org/o/x.git@v1`"),
-        ("x @ ./a folder", "'x @ ./a folder' is not a requirement", "a%20folder': a blank ends a URL"),
+        ("x @ ./a folder", "'x @ ./a folder' is not a requirement", "a%20folder': a space ends a URL"),
         ("./empty", "empty/pyproject.toml: the project cannot be read", None),
         ("nowhere/pyproject.toml", "nowhere/pyproject.toml: the project cannot be read", None),
     ],
@@ -154,8 +154,8 @@ def test_options() -> None:
     assert asked.prereleases
     assert asked.no_index
     assert asked.find_links == ()
-    assert [note.split(" is set aside")[0] for note in asked.notes] == [
-        "requirements.txt line 6: --find-links: there is nothing at ./wheels, and pip ignores it",
+    assert [note.split(" is ignored")[0] for note in asked.notes] == [
+        "requirements.txt line 6: --find-links: ./wheels does not exist, and pip ignores it",
         "requirements.txt line 7: --trusted-host",
     ]
 

@@ -93,7 +93,7 @@ def test_torch_is_not_bent_to_a_wheel_and_the_one_to_ask_for_is_told(extensions:
     assert package(plan, "torch").version == "2.14.1"
     assert package(plan, "flash-attn").version == "2.9.0"
     (told,) = (w for w in plan.warnings if w.code == "ready-wheel-elsewhere")
-    assert told.message == "flash-attn has ready wheels for torch 2.9, and none that goes with torch 2.14.1 [cu130]"
+    assert told.message == "flash-attn has ready wheels for torch 2.9, but none for torch 2.14.1 [cu130]"
     assert told.remedy == "ask for torch==2.9.* to compile nothing"
 
 
@@ -109,7 +109,7 @@ def test_a_file_without_a_known_hash_is_told_and_locked_by_none(extensions: Worl
     assert package(plan, "flash-attn").version == "2.9.0+cu12torch2.9"
     assert assumptions_of(plan).libc == "glibc 2.32"
     (told,) = (w.message for w in plan.warnings if w.code == "off-index-wheel")
-    assert told.endswith("; that it is there is what the project's build workflow says; its sha256 is not known")
+    assert told.endswith("; the project's build workflow says that it exists; its sha256 is not known")
     with pytest.raises(UsageError, match="no public list has the sha256"):
         render(plan, "pylock")
     assert "flash-attn @ http" in render(plan, "pip")

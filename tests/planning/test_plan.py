@@ -92,7 +92,7 @@ def test_packages_of_merged_indexes_are_named(world: World) -> None:
         index.wheel("lib", version)
     extra.wheel("own", "1.0")
     asked = read_requirements(["lib", "own"])
-    for strategy, told in (("first-index", []), ("unsafe-best-match", ["lib 2.0 is taken from"])):
+    for strategy, told in (("first-index", []), ("unsafe-best-match", ["lib 2.0 comes from"])):
         settings = IndexSettings(world.default.url, (extra.url,), strategy=strategy)
         with IndexClient(settings, cache_dir=world.cache) as client:
             machine = world.machine("H100, driver 580.95.05")

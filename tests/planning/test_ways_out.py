@@ -55,7 +55,7 @@ def test_a_card_that_came_after_every_build(world: World) -> None:
     world.build("torch", "2.5.1", "cu126", requires=["filelock"], code=OLD)
     ((action, unlocked),) = ways(world.plan("torch==2.5.1", target="RTX 5090, driver 580.95.05"))[:1]
     assert action == (
-        "look for a pre-release of torch built with CUDA 12.8 or newer, the first that knows sm_120; "
+        "try a pre-release of torch built with CUDA 12.8 or newer, the first that knows sm_120; "
         "envsolve index measure URL reads which GPUs its wheel has code for"
     )
     assert unlocked == ""
@@ -63,7 +63,7 @@ def test_a_card_that_came_after_every_build(world: World) -> None:
 
 def test_windows_without_a_build_for_it(ask: Questions) -> None:
     plan = ask.plan("RTX 4090, driver 580.95.05, python 3.12, win-amd64", "vllm")
-    assert facts(plan)[1] == "vllm 0.33.0 was published for linux-x86_64 and linux-aarch64 alone"
+    assert facts(plan)[1] == "vllm 0.33.0 was published only for linux-x86_64 and linux-aarch64"
     ((action, unlocked),) = ways(plan)
     assert action.startswith("run it under Linux") and unlocked.endswith("with vllm 0.33.0")
 
@@ -78,7 +78,7 @@ def test_windows_without_a_build_of_what_an_extra_needs(torch_world: World) -> N
 def test_arm_without_a_build_for_it(ask: Questions) -> None:
     """Where the whole request was published for another processor alone, nothing of it is left to change."""
     plan = ask.plan("GH200, driver 580.95.05, python 3.12, linux-aarch64, glibc 2.35", "fbgemm-gpu")
-    assert facts(plan)[1] == "fbgemm-gpu 1.9.0 was published for linux-x86_64 alone"
+    assert facts(plan)[1] == "fbgemm-gpu 1.9.0 was published only for linux-x86_64"
     ((action, unlocked),) = ways(plan)
     assert action == "run it on a machine with an x86_64 processor" and unlocked.endswith("with fbgemm-gpu 1.9.0")
 
@@ -107,7 +107,7 @@ def test_a_companion_that_never_had_code_for_the_card_says_so(ask: Questions) ->
 def test_a_date_is_a_limit_like_any_other(ask: Questions) -> None:
     target = f"RTX 5090, driver 580.95.05, {HERE}"
     plan = ask.plan(target, "torch", before="2024-12-31")
-    assert facts(plan)[0] == "nothing published from 2025-01-01 on is considered"
+    assert facts(plan)[0] == "nothing published on 2025-01-01 or later is considered"
     assert ways(plan) == [("leave out --exclude-newer", "torch 2.15.0 [cu132]")]
     pinned = ask.plan(target, "torch==2.7.0", before="2024-12-31")
     assert "known from before 2025-01-01: 1.7.0 to 2.5.1" in facts(pinned)[1]
@@ -152,7 +152,9 @@ def test_a_python_with_which_something_else_fails_says_so(world: World) -> None:
     world.default.wheel("old", "1.0", tags="cp310-cp310-manylinux2014_x86_64")
     world.default.wheel("new", "1.0", tags="cp312-cp312-manylinux2014_x86_64")
     texts = [text for text, _ in ways(world.plan("old", "new"))]
-    assert "use another Python: 3.10, and relax what is in the way there: --python 3.10 names it" in texts
+    assert (
+        "use another Python: 3.10, and relax the requirements that conflict with it: --python 3.10 shows them" in texts
+    )
 
 
 def test_a_python_of_which_there_are_only_pre_releases_is_not_proposed(world: World) -> None:

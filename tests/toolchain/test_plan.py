@@ -108,9 +108,9 @@ def test_cards_that_are_not_known_leave_the_arch_list_open(catalogue: Catalogue)
 def test_what_a_project_asks_for_and_does_not_get(catalogue: Catalogue) -> None:
     v100 = Machine(gpus=(Gpu("Tesla V100", "7.0"),))
     told = said(catalogue, sdist("flash-attn", "2.8.3"), torch("2.1.0", "11.8"), v100)
-    assert "7.0 is not served" in told["extension-gpu"]
-    assert "takes CUDA >=12.0" in told["extension-cuda"]
-    assert "takes torch >=2.2" in told["extension-torch"]
+    assert "not for cc 7.0" in told["extension-gpu"]
+    assert "requires CUDA >=12.0" in told["extension-cuda"]
+    assert "requires torch >=2.2" in told["extension-torch"]
     assert "FLASH_ATTN_CUDA_ARCHS" in told["extension-archs"]
     blind = said(catalogue, sdist("minkowskiengine", "0.5.4"), torch("2.1.0", "11.8"), v100)
     assert "only for the CPU if its build sees no GPU" in blind["extension-sees-gpu"]

@@ -57,7 +57,7 @@ def test_exit_codes(
     words += ["--compare", saved(tmp_path, "before.json", before)] if before else []
     assert ended(*words) == code
     shown = capsys.readouterr().out
-    assert (("as in the earlier report" in shown) or ("not as in" in shown)) == bool(before or now.changes)
+    assert (("have the same results" in shown) or ("not as in" in shown)) == bool(before or now.changes)
 
 
 def test_a_page_beside_the_text_and_a_saved_report_shown_again(
@@ -77,9 +77,9 @@ def test_a_page_beside_the_text_and_a_saved_report_shown_again(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--report", "r.json", "--prefix", "env"], "no environment to verify"),
-        (["--report", "r.json", "--quick"], "--report shows what was seen"),
-        (["--report", "r.json", "--plan", "p.json"], "--report shows what was seen"),
+        (["--report", "r.json", "--prefix", "env"], "exactly one environment"),
+        (["--report", "r.json", "--quick"], "--report shows a saved report"),
+        (["--report", "r.json", "--plan", "p.json"], "--report shows a saved report"),
         (["--report", "missing.json"], "missing.json cannot be read: No such file or directory"),
         (["--prefix", "env", "--compile-only", "--only", "nvrtc"], "no GPU to compile for"),
         (["--prefix", "env", "--compile-only", "--gpu", "9.0", "--quick"], "--quick is for checks that run on a GPU"),

@@ -113,10 +113,10 @@ def test_it_is_told_in_words() -> None:
     was, now = report(check("a", "0"), torch="2.10.0"), report(check("a", "0", "fail"), torch="2.11.0")
     assert describe(compared(now, was)).splitlines()[-3:] == [
         "not as in the earlier report:",
-        f"      check a [0: {H100}]: pass -> fail; it passed before, and passes no longer",
+        f"      check a [0: {H100}]: pass -> fail; it passed before, and no longer does",
         "      version torch: 2.10.0 -> 2.11.0",
     ]
-    assert describe(compared(now, now)).splitlines()[-1] == "what both have is as in the earlier report"
+    assert describe(compared(now, now)).splitlines()[-1] == "the checks in both reports have the same results"
 
 
 def test_a_saved_report_is_read_back(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_what_works_is_said_to_with_where_it_came_from(tried: Callable[..., tupl
 FAULTS = [
     ("an error", "raise ImportError('libcudart.so.13: cannot open shared object file')", "fails", "libcudart.so.13"),
     ("a signal", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "crashes", "was killed by SIGSEGV"),
-    ("an exit", "import os; os.write(2, b'illegal'); os._exit(0)", "crashes", "exit code 0; the last that it said: "),
+    ("an exit", "import os; os.write(2, b'illegal'); os._exit(0)", "crashes", "exit code 0; its last output: "),
     (
         "a hang",
         "import pathlib, time; pathlib.Path({hangs!r}).touch(); time.sleep(600)",
@@ -164,7 +164,7 @@ def test_a_python_that_does_not_start_is_the_answer(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python").symlink_to(tmp_path / "gone")
     (only,) = envsolve.probe(tmp_path)
-    assert (only.name, only.outcome, "lost its Python" in only.detail) == ("python", "fails", True)
+    assert (only.name, only.outcome, "is missing" in only.detail) == ("python", "fails", True)
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, float("nan")])

@@ -80,10 +80,10 @@ def loader(prefix: Path, **environ: str) -> Check:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "libcublas.so.13 is gone, which nvidia-cublas 1.0 brings"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "libcublas.so.13 is no library, as nvidia-cublas 1.0 brings"),
-        ("a folder", "libcublas.so.13 is no library"),
-        ("a pipe", "libcublas.so.13 is no library"),
+        (None, "libcublas.so.13 of nvidia-cublas 1.0 is missing"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "libcublas.so.13 of nvidia-cublas 1.0 is not a library"),
+        ("a folder", "libcublas.so.13 of nvidia-cublas 1.0 is not a library"),
+        ("a pipe", "libcublas.so.13 of nvidia-cublas 1.0 is not a library"),
         (b"", "libcublas.so.13 is cut off"),
     ],
 )
@@ -112,7 +112,7 @@ def test_libraries_that_find_all_that_they_need(prefix: Path) -> None:
     check = loader(prefix)
     assert (check.status, check.cause) == ("pass", None)
     assert check.detail == (
-        "4 libraries find all that they need, 1 symbols included; "
+        "4 libraries find all libraries and 1 symbols that they need; "
         "some load only if more is installed: nvidia-nvshmem (libucp.so.0, libucs.so.0, libmlx5.so.1, ...)"
     )
 
@@ -122,7 +122,7 @@ def test_libraries_that_find_all_that_they_need(prefix: Path) -> None:
     [
         (
             {"ext/_C.so": library(needed=["libtorch_cuda.so"], takes=["c10_old"])},
-            "_C.so takes symbols that no library gives it: c10_old",
+            "_C.so uses symbols that no library provides: c10_old",
             "mixed-flavours",
         ),
         ({"ext/_C.so": library(needed=["libcudart.so.12"])}, "_C.so needs libcudart.so.12", "library-mismatch"),

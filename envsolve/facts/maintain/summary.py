@@ -172,9 +172,9 @@ def describe_summary(found: Summary) -> str:
     for row in found.rows:
         counts = (str(count or "") for count in row.evidence.values())
         rows.append((row.name, str(row.records), *counts, row.newest or ""))
-    lines = [*table(rows), "", f"Facts on torch are of {found.date}."]
+    lines = [*table(rows), "", f"The newest fact about torch is of {found.date}."]
     if found.own_date:
-        lines.append(f"Your own catalogue brings some of {found.own_date}.")
+        lines.append(f"The newest fact in your own catalogue is of {found.own_date}.")
     return "\n".join([*lines, "More on any of them: envsolve index show torch 2.9.1, ... show driver 580"]) + "\n"
 
 

@@ -86,7 +86,7 @@ def nvcc_without_torch(
         facts: The tables.
     """
     if driver_cuda is None:
-        return None, Reason("toolchain", None, "which nvcc fits is not known, since the driver is not")
+        return None, Reason("toolchain", None, "the driver is not known, so it is not known which nvcc fits")
     cards = tuple(cards)
     # Sorted before it is filtered: min() takes the first of equals, so of several toolkits that are equally near at
     # hand the newest wins.
@@ -122,12 +122,12 @@ def gcc_for(torch: Build, facts: CompilerFacts) -> GccRange:
     extension = facts.extensions.get(torch.version)
     if extension is not None:
         if extension.gcc_min is not None:
-            text = f"the headers of torch {torch.version} ask for gcc {extension.gcc_min} or newer"
+            text = f"the headers of torch {torch.version} require gcc {extension.gcc_min} or newer"
             lower.append((extension.gcc_min, _reason(text, extension)))
         standard = facts.standards.get(extension.cxx_standard)
         if standard is not None:
             text = (
-                f"the headers of torch {torch.version} ask for C++{standard.standard}: gcc {standard.gcc_min} or newer"
+                f"the headers of torch {torch.version} require C++{standard.standard}: gcc {standard.gcc_min} or newer"
             )
             lower.append((standard.gcc_min, _reason(text, extension)))
         # torch refuses the compiler before nvcc sees it, so its limit counts even if that nvcc would accept a
@@ -155,7 +155,7 @@ def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerF
     """
     wanted = sorted(set(cards))
     if not wanted:
-        return None, Reason("toolchain", None, "the GPUs are not known, so TORCH_CUDA_ARCH_LIST is not either")
+        return None, Reason("toolchain", None, "the GPUs are not known, so TORCH_CUDA_ARCH_LIST cannot be set")
     # Not a failure: the GPUs themselves are the best guess, and the build refuses a name that it does not know.
     entries = _entries(torch, facts)
     if entries is None:
@@ -251,7 +251,7 @@ def _limit_of_nvcc(cuda: str | None, facts: CompilerFacts) -> list[_Bound]:
     toolkit = toolkit_of(cuda, facts.toolkits)
     if toolkit is None or toolkit.gcc_max is None:
         return []
-    return [(toolkit.gcc_max, _reason(f"nvcc {toolkit.version} takes gcc up to {toolkit.gcc_max}", toolkit))]
+    return [(toolkit.gcc_max, _reason(f"nvcc {toolkit.version} supports gcc up to {toolkit.gcc_max}", toolkit))]
 
 
 def _within(lower: Sequence[_Bound], upper: Sequence[_Bound], preferred: int | None) -> GccRange:

@@ -77,18 +77,18 @@ def test_an_environment_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no environment.yml"),
-        ("- a\n- b\n", "no environment.yml"),
-        ("channels: [x]\n", "no environment.yml"),
-        ("dependencies: numpy\n", "no environment.yml"),
+        ("", "not an environment.yml"),
+        ("- a\n- b\n", "not an environment.yml"),
+        ("channels: [x]\n", "not an environment.yml"),
+        ("dependencies: numpy\n", "not an environment.yml"),
         ("dependencies: [\n", "not YAML"),
         ("dependencies:\n  - numpy: 2\n", "is no dependency"),
         ("dependencies:\n  - pip:\n      - --frobnicate\n", "pip: line 1: --frobnicate is not an option"),
-        ("dependencies:\n  - pip:\n", "pip: None is no requirement"),
+        ("dependencies:\n  - pip:\n", "pip: None is not a requirement"),
         ("channels: [a, '']\ndependencies: [numpy]\n", "'' is no channel"),
         ("channels: [3]\ndependencies: [numpy]\n", "3 is no channel"),
         (f"dependencies:\n  - [{'x, ' * 9999}]\n", r"^.{0,300}is no dependency"),
-        ("dependencies:\n  - =2.7\n", "no match spec"),
+        ("dependencies:\n  - =2.7\n", "not a match spec"),
         ("!!python/object/apply:os.system ['true']\n", "not YAML"),
     ],
 )
@@ -301,7 +301,7 @@ def test_a_pixi_toml(tmp_path: Path) -> None:
     path.write_text(PIXI.replace("linux-64", "osx-arm64"))
     assert "platforms has no linux-64" in read_pixi_file(path).notes[-1]
     path.write_text("dependencies = 3")
-    with pytest.raises(UsageError, match="not as pixi takes it"):
+    with pytest.raises(UsageError, match="not valid for pixi"):
         read_pixi_file(path)
 
 

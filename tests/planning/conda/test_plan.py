@@ -99,7 +99,7 @@ def test_a_package_that_does_not_ask_for_its_cuda_variant_gets_it(
     assert files(made)["faiss"] == "faiss-1.9.0-py312_h1_cuda129_0"
     assert files(made)["legacy"] == "legacy-2.0-py312_cpu_0"
     assert [c.message for c in made.warnings if c.code == "cpu-companion"] == [
-        "legacy has a CUDA variant, but none that goes with the rest; its CPU variant was taken"
+        "legacy has a CUDA variant, but none that fits the other packages, so its CPU variant was chosen"
     ]
 
 

@@ -47,9 +47,9 @@ def test_how_specs_are_read(text: str, spec: str) -> None:
         ("demo @ https://example.org/demo-1.0-py3-none-any.whl", "pip:"),
         ("=2.7", "write pytorch"),
         ("pytorch=2.7;x", "write pytorch"),
-        ("pytorch[build=cuda*,md5=0]", "no keys but version, build and channel"),
-        ("pytorch[version=>=2.7", "no keys but"),
-        ("pytorch[version 2.7]", "no keys but"),
+        ("pytorch[build=cuda*,md5=0]", "only the keys version, build and channel"),
+        ("pytorch[version=>=2.7", "only the keys"),
+        ("pytorch[version 2.7]", "only the keys"),
     ],
 )
 def test_what_conda_has_not_is_refused(text: str, hint: str) -> None:

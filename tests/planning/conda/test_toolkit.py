@@ -79,6 +79,6 @@ def test_a_channel_without_that_nvcc_changes_nothing(served: CondaChannel, tmp_p
 
 def test_without_rattler_both_ways_to_an_nvcc_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "can_bring", lambda building: False)
-    with pytest.raises(UsageError, match=r"takes nvcc 12\.6; this machine has no nvcc") as caught:
+    with pytest.raises(UsageError, match=r"requires nvcc 12\.6; this machine has no nvcc") as caught:
         install(kernels(tmp_path, "conda-forge"), tmp_path / "env", machine=Machine())
     assert "pip install 'envsolve[conda]'" in (caught.value.hint or "") and "envsolve plan" in (caught.value.hint or "")
