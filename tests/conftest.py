@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
@@ -53,46 +53,30 @@ def uv_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("uv-cache")
 
 
-@pytest.fixture(autouse=True)
-def settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The --debug, --quiet and --verbose of one test's command line must not reach the next test."""
-    for name, value in vars(Settings()).items():
-        monkeypatch.setattr(SETTINGS, name, value)
-
-
-@pytest.fixture(autouse=True)
-def interruptible() -> Iterator[None]:
-    """A command that a test runs in this process must not leave Ctrl-C ignored: later programs inherit it."""
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    if signal.getsignal(signal.SIGINT) is not before:
-        signal.signal(signal.SIGINT, before)
-
-
 @pytest.fixture(scope="session")
 def no_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The empty home of tests that have no directory of their own."""
     return tmp_path_factory.mktemp("no-home")
 
 
-@pytest.fixture(autouse=True)
-def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, no_home: Path, uv_cache: Path) -> None:
-    """A home and caches of the test's own; `network` tests still reach the index as the caller does."""
-    # Making and removing two directories took longer than most of the tests that have no use for them.
-    if "tmp_path" in request.fixturenames:
-        folder: Path = request.getfixturevalue("tmp_path")
-        home = folder / "home"
-        home.mkdir()
-    else:
-        home, folder = no_home, no_home / f"of-{next(_NUMBERS)}"
-    own = {"HOME": str(home), "ENVSOLVE_CACHE_DIR": str(folder / "cache")}
-    if not request.node.get_closest_marker("network"):
-        for name in list(os.environ):
-            if name.startswith(_PREFIXES) or name.upper() in (*_NAMES, *_AUTHORITIES):
-                monkeypatch.delenv(name)
-        own |= {
-            "XDG_CONFIG_HOME": str(home),
-            "XDG_CONFIG_DIRS": str(home),
+def _set(variables: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Set environment variables, those of None being removed; returns what undoes it."""
+    before = {name: os.environ.get(name) for name in variables}
+    for name, value in variables.items():
+        if value is not None:
+            os.environ[name] = value
+        elif before[name] is not None:
+            del os.environ[name]
+    return before
+
+
+@pytest.fixture(scope="session")
+def callers(uv_cache: Path) -> Iterator[dict[str, str | None]]:
+    """The caller's own settings, which no test sees: taken away once, not anew for each of thousands of tests."""
+    unwanted = [name for name in os.environ if name.startswith(_PREFIXES) or name.upper() in (*_NAMES, *_AUTHORITIES)]
+    before = _set(
+        dict.fromkeys(unwanted)
+        | {
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_NO_CACHE_DIR": "1",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -102,5 +86,33 @@ def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, no
             "GIT_CONFIG_GLOBAL": os.devnull,
             "PATH": _PATH,
         }
-    for name, value in own.items():
-        monkeypatch.setenv(name, value)
+    )
+    yield before
+    _set(before)
+
+
+@pytest.fixture(autouse=True)
+def isolated(request: pytest.FixtureRequest, no_home: Path, callers: dict[str, str | None]) -> Iterator[None]:
+    """A home and caches of the test's own; `network` tests still reach the index as the caller does.
+
+    Nothing of the command line of one test reaches the next: neither --debug, --quiet and --verbose, nor a Ctrl-C that
+    is still ignored, as programs that are started later would inherit that.
+    """
+    # Making and removing two directories took longer than most of the tests that have no use for them.
+    if "tmp_path" in request.fixturenames:
+        folder: Path = request.getfixturevalue("tmp_path")
+        home = folder / "home"
+        home.mkdir()
+    else:
+        home, folder = no_home, no_home / f"of-{next(_NUMBERS)}"
+    own = {"HOME": str(home), "ENVSOLVE_CACHE_DIR": str(folder / "cache")}
+    if request.node.get_closest_marker("network"):
+        before = _set({**callers, **own})
+    else:
+        before = _set({**own, "XDG_CONFIG_HOME": str(home), "XDG_CONFIG_DIRS": str(home)})
+    vars(SETTINGS).update(vars(Settings()))
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    if signal.getsignal(signal.SIGINT) is not handler:
+        signal.signal(signal.SIGINT, handler)
+    _set(before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ BUILD_FILES = [name for name in FILES if name.startswith("builds/")]
 CODE = re.compile(r"(sm|compute)_\d{2,3}[af]?")
 
 
+@cache
 def read(name: str) -> CatalogueFile[Any]:
     record = kind_of(name).record
     file: CatalogueFile[Any] = msgspec.json.decode(
@@ -38,8 +40,9 @@ def read(name: str) -> CatalogueFile[Any]:
     return file
 
 
-def builds(name: str) -> Iterator[Build]:
-    yield from read(name).records
+def builds() -> Iterator[Build]:
+    for name in BUILD_FILES:
+        yield from read(name).records
 
 
 def dotted(text: str) -> tuple[int, ...]:
@@ -63,58 +66,60 @@ def catalogue() -> Catalogue:
     return Catalogue()
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_decodes_and_names_its_sources(name: str) -> None:
-    file = read(name)
-    cited = {source for record in file.records for source in sources_of(record)}
-    assert cited == set(file.sources), "every cited source is there, and none is idle"
-    for source in file.sources.values():
-        assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", source.date)
-        assert source.url is None or source.url.startswith("https://")
+# All files in one test: a test of its own for each of the 100 takes longer than what it checks.
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_citations_and_disputes_are_about_fields_and_the_better_evidence_wins(name: str) -> None:
-    for record in read(name).records:
+def test_a_file_decodes_and_names_its_sources() -> None:
+    for name in FILES:
+        file = read(name)
+        cited = {source for record in file.records for source in sources_of(record)}
+        assert cited == set(file.sources), f"{name}: every cited source is there, and none is idle"
+        for source in file.sources.values():
+            assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", source.date), name
+            assert source.url is None or source.url.startswith("https://"), name
+
+
+def test_citations_and_disputes_are_about_fields_and_the_better_evidence_wins() -> None:
+    for record in (record for name in FILES for record in read(name).records):
         for field, citation in getattr(record, "cited", {}).items():
             value = getattr(record, field)
             assert value or value is False or (field, value) == ("code", ()), f"{field} is cited and not there"
-            assert (citation.evidence, citation.source) != (record.evidence, record.source)
+            assert (citation.evidence, citation.source) != (record.evidence, record.source), record
         disputed: tuple[Dispute, ...] = getattr(record, "disputed", ())
         for dispute in disputed:
             known = getattr(record, "cited", {}).get(dispute.field, record)
-            assert hasattr(record, dispute.field)
-            assert known.evidence.rank <= dispute.evidence.rank, "what is known better wins"
+            assert hasattr(record, dispute.field), record
+            assert known.evidence.rank <= dispute.evidence.rank, f"what is known better wins: {record}"
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_has_one_record_a_line(name: str) -> None:
-    text = (FOLDER / name).read_text()
-    lines = [line for line in text.partition('"records": [')[2].splitlines() if line.startswith("  {")]
-    assert len(lines) == len(read(name).records)
+def test_a_file_has_one_record_a_line() -> None:
+    for name in FILES:
+        text = (FOLDER / name).read_text()
+        lines = [line for line in text.partition('"records": [')[2].splitlines() if line.startswith("  {")]
+        assert len(lines) == len(read(name).records), name
 
 
-@pytest.mark.parametrize("name", BUILD_FILES)
-def test_builds_belong_to_their_file_and_are_unique(name: str, catalogue: Catalogue) -> None:
-    _, index, package = Path(name).with_suffix("").parts
-    keys = Counter((b.version, b.local, b.variant, b.platform, python) for b in builds(name) for python in b.pythons)
-    assert [key for key, count in keys.items() if count > 1] == []
-    assert {(b.package, b.index) for b in builds(name)} == {(package, index)}
-    assert index == "default" or index in catalogue.indexes
+def test_builds_belong_to_their_file_and_are_unique(catalogue: Catalogue) -> None:
+    for name in BUILD_FILES:
+        _, index, package = Path(name).with_suffix("").parts
+        found = read(name).records
+        keys = Counter((b.version, b.local, b.variant, b.platform, python) for b in found for python in b.pythons)
+        assert [key for key, count in keys.items() if count > 1] == [], name
+        assert {(b.package, b.index) for b in found} == {(package, index)}
+        assert index == "default" or index in catalogue.indexes
 
 
-@pytest.mark.parametrize("name", BUILD_FILES)
-def test_a_build_gives_file_names_that_installers_can_read(name: str) -> None:
-    for build in builds(name):
-        assert build.pythons
+def test_a_build_gives_file_names_that_installers_can_read() -> None:
+    for build in builds():
+        assert build.pythons, build
         for python in build.pythons:
             project, version, build_tag, tags = parse_wheel_filename(build.filename(python))
             assert project == build.package
-            assert version == Version(build.version + build.local)
-            assert "".join(map(str, build_tag)) == build.build_tag
-            assert tags == parse_tag("-".join(build.filename(python)[:-4].split("-")[-3:]))
-        assert set(build.files) <= set(build.pythons)
-        assert build.local in ("", f"+{build.variant}") or _names_its_keys(build)
+            assert version == Version(build.version + build.local), build
+            assert "".join(map(str, build_tag)) == build.build_tag, build
+            assert tags == parse_tag("-".join(build.filename(python)[:-4].split("-")[-3:])), build
+        assert set(build.files) <= set(build.pythons), build
+        assert build.local in ("", f"+{build.variant}") or _names_its_keys(build), build
 
 
 def _names_its_keys(build: Build) -> bool:
@@ -127,35 +132,34 @@ def _names_its_keys(build: Build) -> bool:
     return build.variant.startswith(named[1]) and build.torch == f"=={minor}.*"
 
 
-@pytest.mark.parametrize("name", BUILD_FILES)
-def test_a_build_states_its_variant_consistently(name: str) -> None:
-    for build in builds(name):
+def test_a_build_states_its_variant_consistently() -> None:
+    for build in builds():
         if build.variant in ("cpu", "any") and build.cuda is None:
-            assert not build.code
+            assert not build.code, build
         elif build.variant == "any":
-            assert build.code, "its CUDA is that of kernels"
+            assert build.code, f"its CUDA is that of kernels: {build}"
         else:
-            assert build.cuda is not None and re.fullmatch(r"\d+\.\d+", build.cuda)
-            assert build.variant == "cu" + build.cuda.replace(".", "")
+            assert build.cuda is not None and re.fullmatch(r"\d+\.\d+", build.cuda), build
+            assert build.variant == "cu" + build.cuda.replace(".", ""), build
         for code in build.code or ():
-            assert CODE.fullmatch(code)
+            assert CODE.fullmatch(code), build
         if build.torch is not None:
-            assert SpecifierSet(build.torch)
+            assert SpecifierSet(build.torch), build
         if build.torch_cuda is not None:
-            assert build.cuda and SpecifierSet(build.torch_cuda)
+            assert build.cuda and SpecifierSet(build.torch_cuda), build
         if build.requires_python is not None:
-            assert SpecifierSet(build.requires_python)
+            assert SpecifierSet(build.requires_python), build
         for fact in build.files.values():
-            assert fact.sha256 is None or re.fullmatch(r"[0-9a-f]{64}", fact.sha256)
+            assert fact.sha256 is None or re.fullmatch(r"[0-9a-f]{64}", fact.sha256), build
 
 
-@pytest.mark.parametrize("name", BUILD_FILES)
-def test_requirements_are_grouped_and_parse(name: str) -> None:
-    file = read(name)
-    used = {group for build in file.records for group in build.requires or ()}
-    assert used == set(file.requires)
-    for line in {line for lines in file.requires.values() for line in lines}:
-        Requirement(line)
+def test_requirements_are_grouped_and_parse() -> None:
+    for name in BUILD_FILES:
+        file = read(name)
+        used = {group for build in file.records for group in build.requires or ()}
+        assert used == set(file.requires), name
+        for line in {line for lines in file.requires.values() for line in lines}:
+            Requirement(line)
 
 
 def test_every_torch_build_pins_a_known_triton(catalogue: Catalogue) -> None:
@@ -289,13 +293,12 @@ def test_family_members_that_come_in_variants_have_an_index(catalogue: Catalogue
         assert (member.agrees_on == "variant") is (member.index != "default")
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_nothing_says_measured_without_a_measured_source(name: str) -> None:
+def test_nothing_says_measured_without_a_measured_source() -> None:
     """A record that claims to be read out of an artefact cites a source that says so."""
-    file = read(name)
-    for record in file.records:
-        if getattr(record, "evidence", None) is Evidence.MEASURED:
-            assert re.search(r"measure|read|envsolve", file.sources[record.source].title, re.IGNORECASE)
+    for file in map(read, FILES):
+        for record in file.records:
+            if getattr(record, "evidence", None) is Evidence.MEASURED:
+                assert re.search(r"measure|read|envsolve", file.sources[record.source].title, re.IGNORECASE), record
 
 
 def test_what_a_companion_needs_of_torch_is_in_its_metadata_or_measured_or_published(catalogue: Catalogue) -> None:

@@ -48,23 +48,20 @@ HOSTILE = (
 )
 
 
-def ids(signature: Signature) -> str:
-    return signature.id
+def test_a_signature_matches_its_example_whatever_the_case() -> None:
+    for signature in SIGNATURES:
+        example = signature.example
+        for text in (example, example.upper(), f"noise\n\x1b[31m{example}\x1b[0m\nnoise"):
+            assert find_matches(text, [signature]), (signature.id, text)
 
 
-@pytest.mark.parametrize("signature", SIGNATURES, ids=ids)
-def test_a_signature_matches_its_example_whatever_the_case(signature: Signature) -> None:
-    for text in (signature.example, signature.example.upper(), f"noise\n\x1b[31m{signature.example}\x1b[0m\nnoise"):
-        assert find_matches(text, [signature]), text
-
-
-@pytest.mark.parametrize("signature", SIGNATURES, ids=ids)
-def test_a_signature_is_whole(signature: Signature) -> None:
-    assert set(re.compile(signature.pattern).groupindex) == set(signature.groups)
-    assert set(signature.causes) <= CODES
-    assert not (signature.causes and signature.says), "words are either a cause's or tell of something else"
-    assert signature.anchors
-    assert all(anchor == anchor.lower() and len(anchor) >= 3 for anchor in signature.anchors)
+def test_a_signature_is_whole() -> None:
+    for signature in SIGNATURES:
+        assert set(re.compile(signature.pattern).groupindex) == set(signature.groups), signature.id
+        assert set(signature.causes) <= CODES, signature.id
+        assert not (signature.causes and signature.says), f"{signature.id}: words of a cause, or of something else"
+        assert signature.anchors, signature.id
+        assert all(anchor == anchor.lower() and len(anchor) >= 3 for anchor in signature.anchors), signature.id
 
 
 def test_every_code_has_words_or_a_rule_that_finds_it() -> None:
@@ -73,16 +70,16 @@ def test_every_code_has_words_or_a_rule_that_finds_it() -> None:
     assert CODES - named - by_rule_alone == set()
 
 
-@pytest.mark.parametrize("signature", SIGNATURES, ids=ids)
-def test_no_pattern_can_be_made_slow(signature: Signature) -> None:
-    pattern = re.compile(signature.pattern, re.IGNORECASE | re.ASCII)
-    start = time.process_time()
-    for anchor in signature.anchors:
-        for piece in HOSTILE:
-            pattern.search((piece * 900)[:900] + anchor + (piece * 900)[:900] + "!")
-            pattern.search(anchor + (piece * 1800)[:1800] + "!")
-    spent = time.process_time() - start
-    assert spent < 0.05 * len(signature.anchors) * len(HOSTILE), f"{spent:.2f} s"
+def test_no_pattern_can_be_made_slow() -> None:
+    for signature in SIGNATURES:
+        pattern = re.compile(signature.pattern, re.IGNORECASE | re.ASCII)
+        start = time.process_time()
+        for anchor in signature.anchors:
+            for piece in HOSTILE:
+                pattern.search((piece * 900)[:900] + anchor + (piece * 900)[:900] + "!")
+                pattern.search(anchor + (piece * 1800)[:1800] + "!")
+        spent = time.process_time() - start
+        assert spent < 0.05 * len(signature.anchors) * len(HOSTILE), f"{signature.id}: {spent:.2f} s"
 
 
 @given(st.text(max_size=400), st.sampled_from(SIGNATURES), st.text(max_size=400))
@@ -148,6 +145,7 @@ def test_every_cause_has_a_module_that_weighs_it_and_whose_texts_are_all_in_its_
     """Names of texts in the code, literal ones, are in the file, and no text of the file is left over."""
     directories = [path.parent for path in sorted(DIRECTORY.glob("*/cause.toml"))]
     assert [code_of(d.name) for d in directories] == list(causes().files)
+    source = "".join(path.read_text("utf-8") for path in DIRECTORY.parent.rglob("*.py"))
     for directory in directories:
         module = importlib.import_module(f"envsolve.diagnose.causes.{directory.name}")
         assert hasattr(module, "from_report") or hasattr(module, "from_environment"), directory
@@ -156,7 +154,6 @@ def test_every_cause_has_a_module_that_weighs_it_and_whose_texts_are_all_in_its_
         by_data = {*file.stated, *(name for stated in file.stated.values() for name in stated.fixes)}
         assert by_data <= {*file.explanations, *file.fixes}, directory
         assert set(file.stated) <= {*file.explanations} & {s.role for s in file.signatures}, directory
-        source = "".join(path.read_text("utf-8") for path in DIRECTORY.parent.rglob("*.py"))
         unused = [name for name in (*file.explanations, *file.fixes, *file.words) if f'"{name}"' not in source]
         assert not set(unused) - {s.id for s in file.signatures} - by_data, directory
 
