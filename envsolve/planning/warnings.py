@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from envsolve.advice.changes import driver_remedy
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.evidence import Evidence
@@ -25,6 +27,7 @@ from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, a
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.claims import about_age, about_borrowed, runtime_libraries
 from envsolve.solve.family import Family, Option
+from envsolve.solve.limits import although_newer
 from envsolve.solve.needs import Candidate
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.solve.provider import Provider
@@ -206,13 +209,25 @@ def _held_back(option: Option, family: Family) -> Iterator[PlanWarning]:
         if other.version <= option.version:
             return
         if other.verdict.level.usable and other.verdict.triton is False:
-            why = next(r.text for r in other.verdict.reasons if r.rule in _TRITON_RULES)
-            text = f"torch {other.build.version} [{other.build.variant}] also runs here, but {why}"
+            why = next(r for r in other.verdict.reasons if r.rule in _TRITON_RULES)
+            text = (
+                f"{although_newer(option, other)}, because Triton (torch.compile and many libraries use it) would not "
+            )
             pin = triton_pin(other.build) or ""
             others = assemblers(pin, family.machines, family.facts, family.catalogue.compilers)
             how = "with a ptxas from another package" if next(others, None) else "without Triton"
-            yield PlanWarning("newer-torch-held-back", text, f"ask for torch=={other.build.version} to take it {how}")
+            ways = [f"ask for torch=={other.build.version} to take it {how}"]
+            if why.rule == "triton-driver" and (driver := next(driver_remedy(family, partial(_whole, other)), None)):
+                ways.insert(0, f"{driver.text} and plan again")
+            hint = f"nothing has to be done; for {other.build.package} {other.build.version}: {', or '.join(ways)}"
+            yield PlanWarning("newer-torch-held-back", f"{text}work with that one: {why.text}", hint)
             return
+
+
+def _whole(wanted: Option, family: Family) -> tuple[Option, ...] | None:
+    """An option on other machines, if its Triton works there too."""
+    found = next((o for o in family.options("torch") if o.identity == wanted.identity and o.verdict.triton), None)
+    return (found,) if found else None
 
 
 def _about_candidates(

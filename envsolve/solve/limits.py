@@ -299,8 +299,14 @@ def about_companions(solution: Solution, family: Family, limits: Limits) -> Iter
         if family.follows_torch(name) and next(family.pairings({"torch": newest, name: specifier}), None) is None
     ]
     if lacking:
-        text = f"{best.label} also runs here, but no build of {' or '.join(lacking)} that goes with it is known"
-        yield PlanWarning("torch-held-back", text, "if there is one by now, `envsolve index update` adds it")
+        text = f"{although_newer(chosen, best)}, because no build of {' or '.join(lacking)} for that one is known"
+        hint = "nothing has to be done; if one was published since: `envsolve index update`, then plan again"
+        yield PlanWarning("torch-held-back", text, hint)
+
+
+def although_newer(chosen: Option, newer: Option) -> str:
+    """The beginning of an answer to the question why a plan has an older torch than the machine runs."""
+    return f"the plan has {chosen.label} although {newer.label} is newer and also runs here"
 
 
 def _gain(chosen: Option, other: Option) -> str | None:

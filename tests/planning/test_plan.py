@@ -155,7 +155,14 @@ def test_a_torch_held_back_for_its_triton_is_told(torch_world: World) -> None:
     torch_world.build("triton", "3.7.1", "any")
     plan = torch_world.plan("torch", target="RTX 5090, driver 570.86.10")
     assert chosen(plan)["torch"] == "2.11.0+cu128 cu128"
-    assert "newer-torch-held-back" in codes(plan)
+    [warning] = [warning for warning in plan.warnings if warning.code == "newer-torch-held-back"]
+    assert warning.message.startswith("the plan has torch 2.11.0 [cu128] although torch 2.13.0 [cu129] is newer and ")
+    assert "because Triton (torch.compile and many libraries use it) would not work" in warning.message
+    assert (warning.remedy or "").startswith(
+        "nothing has to be done; for torch 2.13.0: install driver 580.65.06 or newer (branch R580) and plan again, or "
+    )
+    raised = torch_world.plan("torch", target="RTX 5090, driver 580.65.06")
+    assert (chosen(raised)["torch"], "newer-torch-held-back" in codes(raised)) == ("2.14.1 cu130", False)
 
 
 def test_triton_that_cannot_serve_the_card_is_a_warning(torch_world: World) -> None:

@@ -154,7 +154,9 @@ def triton_runs(
     if fit.reason.ok is None:
         return say(None, f"compiles {name} with {ptxas.file} {ptxas.cuda}, which needs driver {fit.required}")
     have = (driver.version or f"one for CUDA {driver.cuda}") if driver else None
-    text = f"compiles {name} with {ptxas.file} {ptxas.cuda}: its cubins need driver {fit.required}, not {have}"
+    text = (
+        f"compiles {name} with {ptxas.file} {ptxas.cuda}, whose kernels need driver {fit.required} or newer, not {have}"
+    )
     return say(False, text, "triton-driver")
 
 
