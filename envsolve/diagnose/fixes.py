@@ -215,6 +215,16 @@ def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
     return (Fix(text),)
 
 
+def jetson_package(scene: Scene, package: str) -> Fix | None:
+    """The command for a package of the index of a Jetson's own builds; None if there is none."""
+    chips = (scene.facts.architectures.get(gpu.compute_capability or "") for gpu in scene.gpus)
+    index = next((chip.own_index for chip in chips if chip and chip.own_index), None)
+    if index is None:
+        return None
+    text = f"Install {package} from the index of builds for Jetson: the one below is for JetPack 6, with Python 3.10."
+    return Fix(text, f"python3.10 -m pip install {package} --index-url {index}")
+
+
 # Commands for one package, chosen among what the catalogue knows and the rules accept.
 
 
@@ -234,6 +244,25 @@ def companions_for_torch(scene: Scene, packages: Sequence[str], *, from_default:
     what = " and ".join(f"{o.build.package} {o.build.version} [{o.build.variant}]" for o in options)
     verb = "which is" if len(options) == 1 else "which are"
     return Fix(f"Install {what}, {verb} built for {torch}.", command)
+
+
+def for_torch_at_hand(scene: Scene, package: str) -> Fix | None:
+    """The release of a package for the installed torch, whose version the command asks Python for."""
+    minors = sorted({".".join(b.version.split(".")[:2]) for b in scene.published("torch")}, key=Version)
+    known = {minor: build.version for minor in minors if (build := release_for(scene, package, torch=f"{minor}.0"))}
+    if not known:
+        return None
+    pairs = ", ".join(f"'{minor}': '{version}'" for minor, version in known.items())
+    command = (
+        f"python -c \"import subprocess, sys, torch; known = {{{pairs}}}; subprocess.run([sys.executable, '-m', 'pip', "
+        f"'install', '--no-deps', '{package}==' + known['.'.join(torch.__version__.split('.')[:2])]], check=True)\""
+    )
+    first, last = (next(iter(pairs)) for pairs in (known.items(), reversed(known.items())))
+    return Fix(
+        f"Install the {package} that is built for the installed torch ({first[1]} for torch {first[0]}, up to "
+        f"{last[1]} for torch {last[0]}); torch stays as it is.",
+        command,
+    )
 
 
 def _alone(command: Command) -> Command:

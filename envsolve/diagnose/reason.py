@@ -38,6 +38,8 @@ def _steps(scene: Scene) -> Iterator[Fix]:
         yield Fix("Add the output of nvidia-smi.", "nvidia-smi")
     if not scene.report.installed:
         yield Fix("Add the installed packages.", "python -m pip list")
+    if scene.mentions("nccl"):
+        yield Fix("Let NCCL say which call failed: its first WARN line names it.", "NCCL_DEBUG=INFO python ...")
     # Kernels run asynchronously: without this the traceback ends at a later call than the one that failed.
     if scene.mentions("cuda error", "cudnn", "cublas"):
         yield Fix(

@@ -209,7 +209,9 @@ class Scene:
     @property
     def is_jetson(self) -> bool:
         """Whether one of the machines is a Jetson, whose driver and builds come with JetPack."""
-        return any(m.platform is not None and m.platform.jetson is not None for m in self.machines)
+        known = (self.facts.architectures.get(gpu.compute_capability or "") for gpu in self.gpus)
+        of_jetpack = any(chip.own_index for chip in known if chip)
+        return of_jetpack or any(m.platform is not None and m.platform.jetson is not None for m in self.machines)
 
     @property
     def in_container(self) -> bool:
@@ -219,7 +221,7 @@ class Scene:
 
     @property
     def mentions_conda(self) -> bool:
-        """Whether the report mentions conda or a tool that installs the same packages."""
+        """Whether the report mentions conda or a tool like it."""
         return self.mentions("conda", "mamba", "pixi") and not self.mentions("without conda", "no conda")
 
     @cached_property
@@ -244,7 +246,6 @@ class Scene:
     @property
     def about_torch(self) -> bool:
         """Whether torch has a part in the report at all."""
-        # The words that torch prints of a GPU are told without its name, too.
         return self.torch is not None or self.mentions("torch") or self.first("kernel-plain") is not None
 
     @property

@@ -16,11 +16,22 @@ from envsolve.rules.nvidia.toolchain import CompilerFacts, GccRange, covers, gcc
 from envsolve.values import CudaVersion, DriverVersion
 
 _HOMES = {".": "$CONDA_PREFIX", "pkgs/cuda-toolkit": "$CONDA_PREFIX/pkgs/cuda-toolkit"}
+_WINDOWS_HOMES = {"$CONDA_PREFIX": r"%CONDA_PREFIX%\Library"}
 _SITE = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')"
 
 
-def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Fix]:
-    """Ways to an nvcc of a CUDA version, those that do not change the system first."""
+#: Parts of the toolkit whose headers torch's own headers include.
+_OF_TORCH = ("cublas", "cusolver", "cusparse")
+
+
+def nvcc_remedies(scene: Scene, cuda: str | None, *parts: str) -> Iterator[Fix]:
+    """Ways to an nvcc of a CUDA version, those that do not change the system first.
+
+    Args:
+        cuda: The version, ``12.8``.
+        parts: Further parts of the toolkit that the build includes, as the catalogue names them.
+    """
+    further = dict.fromkeys((*(_OF_TORCH if scene.about_torch else ()), *parts))
     wanted = str(CudaVersion.parse(cuda)) if cuda else "12.8"
     whole = [c for c in scene.catalogue.compilers if "nvcc" in c.provides and covers(c, wanted)]
     order = {"pip": 1, "conda": 0 if scene.mentions_conda else 2, "apt": 3}
@@ -30,7 +41,7 @@ def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Fix]:
         text = f"Name the toolkit of CUDA {wanted} to the build, by whichever way it was installed."
         yield Fix(text, f'set "CUDA_PATH={home}" && set "CUDA_HOME={home}"')
     for packages in sorted(whole, key=lambda c: order[c.manager]):
-        yield Fix(_text(packages, wanted, cuda is not None), _command(packages, wanted, scene))
+        yield Fix(_text(packages, wanted, cuda is not None), _command(packages, wanted, scene, further))
     if scene.in_container:
         yield Fix(f"Build in an image of the devel kind of CUDA {wanted}: those named runtime and base have no nvcc.")
 
@@ -59,15 +70,20 @@ def _text(packages: CompilerPackages, cuda: str, known: bool) -> str:
     return f"Put an nvcc of torch's own CUDA into the environment (torch.version.cuda says which; here {cuda})."
 
 
-def _command(packages: CompilerPackages, cuda: str, scene: Scene) -> str:
+def _command(packages: CompilerPackages, cuda: str, scene: Scene, parts: Iterable[str]) -> str:
     major, minor_ = cuda.split(".")
-    names = [name.format(cuda=cuda, major=major, minor=minor_) for name in packages.packages]
+    lines = (*packages.packages, *(packages.libraries[part] for part in parts if part in packages.libraries))
+    names = [name.format(cuda=cuda, major=major, minor=minor_) for name in lines]
     home = (packages.home or "").format(cuda=cuda, site_packages=_SITE)
     install = {"pip": "pip install", "conda": "conda install", "apt": "sudo apt-get install -y"}[packages.manager]
     if packages.manager == "apt" and scene.in_container:
         install = "apt-get install -y"
+    home = _HOMES.get(home, home)
+    named = f"export CUDA_HOME={home}"
+    if scene.os == "windows":
+        named = f'set "CUDA_HOME={_WINDOWS_HOMES.get(home, home)}"'
     quoted = " ".join(f'"{name}"' if set(name) & set("[]*=:") else name for name in names)
-    return f"{install} {quoted} && export CUDA_HOME={_HOMES.get(home, home)}"
+    return f"{install} {quoted} && {named}"
 
 
 # Another driver: one that does what is needed and still knows every GPU.

@@ -1,10 +1,11 @@
-"""Packages that an installer was asked for and did not find, looked up in the catalogue."""
+"""What installers say of requests: packages that they did not find, and requirements that exclude each other."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -211,3 +212,93 @@ def another_python(range_: str) -> Fix:
     version = re.search(r"3\.\d+", range_)
     python = version[0] if version else "3.12"
     return Fix(f"Make an environment with Python {python}.", f"uv venv --python {python}")
+
+
+# Requirements that exclude each other, as pip, uv and Poetry print them.
+
+_NAME = r"(?P<who>[A-Za-z][\w.-]{0,60})(?:\[[\w,]{0,60}\])?"
+_WHAT = r"(?P<what>[A-Za-z][\w.-]{0,60})(?:\[[\w,]{0,60}\])?"
+# pip and uv write torch==2.6.0, Poetry torch (2.6.0) and torch (>=2.6,<3.0).
+_WANTED = r"(?: \((?P<range>[^()]{1,60})\)|(?P<specifier>[=<>~!][^\s;)]{1,60}))"
+_RELEASE = r"(?:[ =]{1,3}(?P<version>\d[\w.+!-]{0,40})| \((?P<release>[^()]{1,60})\))"
+_DEMAND = re.compile(rf"\b{_NAME}{_RELEASE} (?:depends on|requires) {_WHAT}{_WANTED}")
+_REQUESTED = re.compile(
+    r"(?:The user requested(?: \(constraint\))?|you require|your project (?:depends on|requires)|project depends on) "
+    rf"{_WHAT}{_WANTED}"
+)
+_BOTH = re.compile(rf"depends on both {_WHAT}{_WANTED}")
+#: Characters of a report that are searched for demands.
+_MOST = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a package, or the user if it has no name, requires of another.
+
+    Attributes:
+        ranges_over_local: Whether it is a range from a local version, as Poetry writes it: ``^2.0.0+cu118``. No exact
+            version without one is in it.
+    """
+
+    who: str | None
+    version: str | None
+    what: str
+    wanted: SpecifierSet
+    ranges_over_local: bool
+
+
+def disputed(scene: Scene) -> list[Demand]:
+    """The demands on the first package of which no release satisfies all; of unknown ones, what is demanded twice."""
+    demands = list(_demands(scene.report.text[:_MOST]))
+    for what in dict.fromkeys(one.what for one in demands):
+        same = [one for one in demands if one.what == what]
+        if not _agree(scene, same):
+            apart = [one for one in same if not all(_agree(scene, [one, other]) for other in same)]
+            return apart or same
+    return []
+
+
+def _agree(scene: Scene, demands: Sequence[Demand]) -> bool:
+    """Whether a published release satisfies demands on one package; of unknown packages, whether they are equal."""
+    if len({str(one.wanted) for one in demands}) < 2:
+        return True
+    together, known = all_of(demands), scene.catalogue.builds(demands[0].what)
+    there = any(together.contains(build.version, prereleases=True) for build in known)
+    return there and not any(one.ranges_over_local for one in demands)
+
+
+def _demands(text: str) -> Iterator[Demand]:
+    for pattern in (_DEMAND, _REQUESTED, _BOTH):
+        for match in pattern.finditer(text):
+            raw = (match["specifier"] or match["range"]).strip().rstrip(",.")
+            wanted, named = _specifier(raw), match.groupdict()
+            if wanted is not None:
+                who = canonicalize_name(named["who"]) if named.get("who") else None
+                version = named.get("version") or _exact(named.get("release"))
+                yield Demand(who, version, canonicalize_name(match["what"]), wanted, bool(_OVER_LOCAL.match(raw)))
+
+
+_OVER_LOCAL = re.compile(r"(?:\^|>=)\d[\d.]*\+")
+
+
+def _specifier(text: str) -> SpecifierSet | None:
+    """The versions of a demand; Poetry's 2.6.0 is exact, and its ^2.6.0 goes up to the next major."""
+    if text.startswith("^"):
+        low = text[1:].partition("+")[0]
+        text = f">={low},<{int(re.sub(r'[^0-9].*', '', low) or 0) + 1}"
+    elif text[:1].isdigit():
+        text = f"=={text}"
+    elif _OVER_LOCAL.match(text):
+        text = re.sub(r"\+\w+", "", text)
+    try:
+        return SpecifierSet(re.sub(r"([\d*]) (?=[<>=!~])", r"\1,", text))
+    except InvalidSpecifier:
+        return None
+
+
+def _exact(release: str | None) -> str | None:
+    return release if release and release[0].isdigit() else None
+
+
+def all_of(demands: Sequence[Demand]) -> SpecifierSet:
+    return reduce(lambda one, other: one & other, (demand.wanted for demand in demands), SpecifierSet())

@@ -93,6 +93,12 @@ def stated(scene: Scene) -> Iterator[Finding]:
                 yield cause.finding(role, Grounds.STATED, lines(match), fixes, explains, **match.groups)
 
 
+def fixes_here(code: str, role: str, scene: Scene) -> list[Fix]:
+    """The fixes of a role that needs no weighing, as far as they are for the report's system."""
+    cause = Cause(code)
+    return [cause.fix(name) for name in cause.file.stated[role].fixes if _fits(cause.file.fixes[name].where, scene)]
+
+
 def _fits(where: str | None, scene: Scene) -> bool:
     """Whether a fix for one kind of system is for the report's."""
     return where is None or (scene.mentions_conda if where == "conda" else where == (scene.os or "linux"))
@@ -168,6 +174,20 @@ def by_triton(scene: Scene) -> bool:
     # Nightly builds of torch require Triton under the name pytorch-triton.
     packages = {"triton", "pytorch-triton"}
     return scene.mentions("triton", "inductor", "torch.compile") or bool(packages & scene.report.installed.keys())
+
+
+BUILDING = (
+    *("getting requirements to build", "build dependencies", "build wheel", "egg_info", "metadata-generation-failed"),
+    *("get_requires_for_build", "setup.py", "pep 517", "build backend", "failed to build", "build-system"),
+)
+# Their setup.py imports torch, which their build requirements do not name.
+EXTENSIONS = ("flash-attn", "deepspeed", "apex", "mamba-ssm", "causal-conv1d", "xformers")
+_SOURCES = (*EXTENSIONS, "flash_attn", "detectron2", "torch-scatter", "git+")
+
+
+def may_be_built(scene: Scene) -> bool:
+    """Whether the report shows a build, or names a package that is often compiled when it is installed."""
+    return scene.mentions(*BUILDING, *_SOURCES)
 
 
 def gcc_command(scene: Scene, major: int) -> str:

@@ -295,11 +295,18 @@ def _carried(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
             yield Observation(Codes(tuple(_CODE.findall(match[1]))), line, Trust.PRINTED)
 
 
-@READERS.text(Trust.PRINTED, "['sm_", "[sm_", "arch_list")
-def _arch_list(text: str) -> Iterator[Fact]:
-    codes = tuple(re.findall(r"\b(?:sm|compute)_\d{2,3}[af]?\b", text))
-    if len(codes) > 1:
-        yield Codes(codes)
+@READERS.log
+def _arch_list(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    """The list that ``torch.cuda.get_arch_list()`` returns, which a terminal may print over several lines."""
+    for line in log.containing("['sm_", "[sm_", "arch_list"):
+        text = line.text
+        for after in log.after(line, 3):
+            if "[" not in text or "]" in text.rpartition("[")[2] or not _CODE.search(after.text):
+                break
+            text = f"{text} {after.text}"
+        codes = tuple(_CODE.findall(text))
+        if len(codes) > 1:
+            yield Observation(Codes(codes), line, Trust.PRINTED)
 
 
 @READERS.text(Trust.PRINTED, "nvcc architecture flags")

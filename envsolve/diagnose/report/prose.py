@@ -78,8 +78,11 @@ _PACKAGE = shape(
     r"(?<![\w./=<>-])([A-Za-z][A-Za-z0-9_-]{2,30})(?: [Vv]ersion)?"
     r"(?: is (?:now )?| bec[ao]mes? | ?: ?| = | )v?({{VERSION}}){{ENDS}}"
 )
-# "pytorch2.2.1+cu118", and no name of a file.
-_JOINED = re.compile(r"(?<![\w./-])(?:py)?torch(\d\.\d{1,2}\.\d(?:\+\w{3,8})?)(?![\w.-])", re.IGNORECASE)
+# "pytorch2.2.1+cu118", "torchcodec0.9.1", and no name of a file.
+_JOINED = re.compile(
+    r"(?<![\w./-])(?:py)?(torch(?:codec|vision|audio|ao)?)(\d\.\d{1,2}\.\d(?:\+cu\d{2,3}|\+cpu)?)(?![\w.-])",
+    re.IGNORECASE,
+)
 # People write "2.8.0 + cu129".
 _VARIANT = re.compile(r" ?\+ ?(cu\d{2,3}|cpu|rocm\d\.\d)\b")
 # "I have torch==2.1.0 installed"; but in a command, a requirement or a resolver's words it is a request.
@@ -122,7 +125,7 @@ def _versions(sentence: str) -> Iterator[Fact]:
         if is_related(name) and name not in _TOOLS and not _ALTERNATIVE.search(before):
             variant = _VARIANT.match(sentence, package.end()) if name.startswith("torch") else None
             yield Package(name, package[2] + (f"+{variant[1]}" if variant else ""))
-    yield from (Package("torch", version) for version in _JOINED.findall(sentence))
+    yield from (Package(name.lower(), version) for name, version in _JOINED.findall(sentence))
     if not _REQUESTED.search(sentence) and frozen_line(sentence) is None:
         pinned = (Package(normalised(name), version) for name, version in _PINNED.findall(sentence))
         yield from (package for package in pinned if is_related(package.name))

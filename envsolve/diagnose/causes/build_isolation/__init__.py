@@ -5,37 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, lines
+from envsolve.diagnose.causes._shared import BUILDING, EXTENSIONS, Cause, lines, may_be_built
 from envsolve.diagnose.fixes import installer
-from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.project_fixes import project_of_report
 from envsolve.diagnose.scene import Scene
 
 CAUSE = Cause.of(__name__)
-_BUILDING = (
-    *("getting requirements to build", "build dependencies", "build wheel", "egg_info", "metadata-generation-failed"),
-    *("get_requires_for_build", "setup.py", "pep 517", "build backend", "failed to build", "build-system"),
-)
-# Their setup.py imports torch, which their build requirements do not name.
-_EXTENSIONS = ("flash-attn", "deepspeed", "apex", "mamba-ssm", "causal-conv1d", "xformers")
-_SOURCES = (*_EXTENSIONS, "flash_attn", "detectron2", "torch-scatter", "git+")
 _INSTALLED = re.compile(r"(?:pip3? install|uv add|uv pip install) (?:-\S+ )*([^\s|&;`'\"]+)")
 _FAILED = re.compile(
     r"[Ff]ailed to (?:download and )?build:? [`']?([\w.-]+(?:==[\w.+]+)?)|`([\w.-]+)@([\w.+]+)` depends on"
 )
 
 
-def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
-    """The import fails while something is built; at run time the same words only say that torch is not installed."""
+def from_report(scene: Scene) -> Iterator[Finding]:
+    """The import fails while something is built; at run time the same words are those of dependency-missing."""
     match = CAUSE.first(scene, "undeclared", "error")
     if match is None:
         return
-    building = match.signature.role == "undeclared" or scene.mentions(*_BUILDING)
-    if building or scene.mentions(*_SOURCES):
+    building = match.signature.role == "undeclared" or scene.mentions(*BUILDING)
+    if building or may_be_built(scene):
         grounds = Grounds.STATED if building else Grounds.SUGGESTED
         yield CAUSE.finding("isolated", grounds, lines(match), _fixes(scene))
-    else:
-        yield CAUSE.ruled_out("not-installed")
 
 
 def _package(scene: Scene) -> str:
@@ -48,7 +39,7 @@ def _package(scene: Scene) -> str:
         return named[1]
     if cloned := re.search(r"(?:Updat\w+|Cloning|Cloned) (https://\S{1,200}?\.git)\b", scene.report.text):
         return f"git+{cloned[1]}"
-    return next((name for name in _EXTENSIONS if scene.mentions(name)), "PACKAGE")
+    return next((name for name in EXTENSIONS if scene.mentions(name)), "PACKAGE")
 
 
 def _fixes(scene: Scene) -> Iterator[Fix]:

@@ -50,9 +50,13 @@ def _of_torch(scene: Scene) -> Iterator[Finding | RuledOut]:
     if scene.other_vendor:
         yield _of_another_vendor(scene, scene.other_vendor, evidence)
         return
-    what = _name(torch)
+    what, text = _name(torch), "jax" if _is_jax(scene) else "cpu"
     explains = (*CAUSE.file.explains, *(["mixed-flavours"] if lacks or _of_environment(scene, proved) else []))
-    yield CAUSE.finding("cpu", grounds, evidence, _fixes(scene), explains, what=what, why=_why(scene))
+    yield CAUSE.finding(text, grounds, evidence, _fixes(scene), explains, what=what, why=_why(scene))
+
+
+def _is_jax(scene: Scene) -> bool:
+    return "jax" in scene.report.installed or scene.first("jax-cpu") is not None
 
 
 def _of_environment(scene: Scene, proved: bool) -> bool:
@@ -152,8 +156,8 @@ def _why(scene: Scene) -> str:
 
 
 def _fixes(scene: Scene) -> tuple[Fix, ...]:
-    if "jax" in scene.report.installed or scene.first("jax-cpu"):
-        return (CAUSE.fix("jax"),)
+    if _is_jax(scene):
+        return CAUSE.fix("jax"), CAUSE.fix("jax-absent")
     by_conda = conda_remedies(scene) if scene.first("cpu-conda") or scene.by_conda else ()
     if jetson := jetson_remedies(scene):
         return (*by_conda, *jetson)

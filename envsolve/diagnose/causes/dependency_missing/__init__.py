@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from envsolve.binaries.names import is_runtime_package
-from envsolve.diagnose.causes._shared import Cause, lines, listed
-from envsolve.diagnose.model import Finding, Grounds
-from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.causes._shared import Cause, lines, listed, may_be_built
+from envsolve.diagnose.causes.mixed_flavours.linker import published_wheel
+from envsolve.diagnose.fixes import companions_for_torch, pair_with, replacements
+from envsolve.diagnose.model import Finding, Fix, Grounds
+from envsolve.diagnose.scene import Scene, public
 from envsolve.environment.model import Distribution, Environment, needs, pinned, torch_distribution
 from envsolve.facts.catalogue import Catalogue
+from envsolve.toolchain.model import source_project
 
 CAUSE = Cause.of(__name__)
 #: These change the requirements of what they package, and keep their own.
@@ -21,14 +26,59 @@ _OTHER_RULES = ("conda", "debian")
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """A module that torch requires cannot be imported; in a build it is the build that lacks it."""
-    match = CAUSE.first(scene)
-    if match is None or scene.mentions("getting requirements to build", "build dependencies", "build wheel"):
+    """A module that torch requires cannot be imported, or a package that a program uses; a build is another matter."""
+    if scene.mentions(*_BUILDING):
         return
-    package = match.groups["module"].lower().replace("_", "-")
-    grounds = Grounds.STATED if scene.mentions("torch") else Grounds.SUGGESTED
-    fix = CAUSE.fix("install", packages=package)
-    yield CAUSE.finding("absent", grounds, lines(match), [fix], package=package)
+    if match := CAUSE.first(scene):
+        package = match.groups["module"].lower().replace("_", "-")
+        grounds = Grounds.STATED if scene.mentions("torch") else Grounds.SUGGESTED
+        yield CAUSE.finding("absent", grounds, lines(match), [CAUSE.fix("install", packages=package)], package=package)
+    else:
+        yield from _not_installed(scene)
+
+
+_BUILDING = ("getting requirements to build", "build dependencies", "build wheel")
+
+
+def _not_installed(scene: Scene) -> Iterator[Finding]:
+    """What a program imports and its interpreter lacks; words that another cause explains say more."""
+    match = CAUSE.first(scene, "named", "module")
+    same = (CAUSE.code, "build-isolation")
+    if match is None or any(m.signature.causes and m.signature.causes[0] not in same for m in scene.matches):
+        return
+    module = match.group("module") or ""
+    if module == "torch" and not may_be_built(scene):
+        # "pip" by itself may be that of another Python.
+        own = (Fix(fix.text, re.sub(r"^pip ", "python -m pip ", fix.command or "")) for fix in replacements(scene)[-1:])
+        ways = (CAUSE.fix("which"), *own)
+        yield CAUSE.finding("torch-absent", Grounds.STATED, lines(match), ways)
+        return
+    package = _package_of(module) if module else (match.group("package", "absent", "named") or "").replace("_", "-")
+    if package and public(scene.report.installed, package) is None:
+        values = {"module": module or package, "package": package}
+        yield CAUSE.finding("not-installed", Grounds.STATED, lines(match), _install(scene, package), **values)
+
+
+def _package_of(module: str) -> str | None:
+    """The package that has a module, if it is one that reports about GPUs name; a program's own modules are not."""
+    known = dict(pair.split(" ") for pair in CAUSE.words("packages").split("; "))
+    return known.get(module) or (module.replace("_", "-") if module in CAUSE.words("same").split() else None)
+
+
+def _install(scene: Scene, package: str) -> Iterator[Fix]:
+    """The package for the torch at hand, which stays."""
+    found = None
+    if scene.family.follows_torch(package):
+        pair = {"torch": SpecifierSet(), package: SpecifierSet()}
+        found = companions_for_torch(scene, [package]) if scene.torch else pair_with(scene, pair)
+    if found:
+        yield found
+    elif wheel := published_wheel(scene, package):
+        yield wheel
+    elif source_project(package, None, scene.catalogue.source_projects):
+        yield CAUSE.fix("own-build", package=package)
+    else:
+        yield CAUSE.fix("install", packages=f'"{package}"' if set(package) & set("[<>=") else package)
 
 
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:

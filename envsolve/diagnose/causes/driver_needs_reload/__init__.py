@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines
+from envsolve.diagnose.fixes import led_by
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -18,9 +19,16 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     updated = scene.mentions("suspend", "sleep", "resume", "hibernat", "updat", "upgrad", "reboot")
     grounds = Grounds.STATED if updated else Grounds.SUGGESTED
     reboot = CAUSE.fix("reboot")
-    if match := CAUSE.first(scene, "mismatch"):
-        consequences = ("no-driver", "compat-libcuda")
-        yield CAUSE.finding("mismatch", Grounds.STATED, lines(match), (reboot, CAUSE.fix("swap")), consequences)
+    consequences = ("no-driver", "compat-libcuda")
+    if (match := CAUSE.first(scene, "mismatch")) and (other := _of_image(scene, match)):
+        ways = (CAUSE.fix("image"), CAUSE.fix("image-run"))
+        values = {"library": match.groups["library"], "driver": other}
+        yield CAUSE.finding("image", Grounds.STATED, lines(match), ways, consequences, **values)
+    elif match:
+        inside = [led_by(CAUSE.words("host-works"), CAUSE.fix("image"))] if scene.in_container else []
+        yield CAUSE.finding(
+            "mismatch", Grounds.STATED, lines(match), (reboot, CAUSE.fix("swap"), *inside), consequences
+        )
     elif match := CAUSE.first(scene, "fabric"):
         yield CAUSE.finding("fabric", Grounds.STATED, lines(match), _fabric_fixes(scene, match))
     elif match := CAUSE.first(scene, "unknown"):
@@ -28,6 +36,14 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     # In a container, error 803 most often means a compat library: compat-libcuda weighs it.
     elif (match := scene.first("mismatch-803")) and not scene.in_container and not scene.mentions("compat"):
         yield CAUSE.finding("mismatch", grounds, lines(match), (reboot,))
+
+
+def _of_image(scene: Scene, match: Match) -> str | None:
+    """The host's driver, if a report of a container names another one than that of the library in it."""
+    library, driver = match.groups.get("library"), scene.driver.version if scene.driver else None
+    if not (library and driver and scene.in_container):
+        return None
+    return driver if library.partition(".")[0] != driver.partition(".")[0] else None
 
 
 def _fabric_fixes(scene: Scene, match: Match) -> Iterator[Fix]:

@@ -38,7 +38,7 @@ def _confused(name: str, grounds: Grounds, evidence: Iterable[str], fixes: Itera
 
 def _looked_up(scene: Scene) -> Iterator[Finding]:
     asked = looked_up(scene)
-    if asked is None or asked.no_variant or asked.match.signature.id == "poetry-none":
+    if asked is None or asked.no_variant or asked.match.signature.id == "poetry-none" or scene.is_jetson:
         return
     evidence = lines(asked.match)
     if asked.why == "pinned":

@@ -187,6 +187,9 @@ def pinned_otherwise(scene: Scene, match: Match) -> Finding | None:
 def _program_fixes(scene: Scene, program: str, match: Match) -> Iterator[Fix]:
     """The newest release for the CUDA of the torch beside it; without one, the program with its own CUDA libraries."""
     soname, library = match.groups["soname"], match.groups["library"]
+    if program == "ctranslate2":  # it looks for cuDNN next
+        yield CAUSE.fix("ctranslate2-wheels" if soname == "12" else "ctranslate2-newer")
+        return
     package, cuda = _PACKAGES.get(program), scene.torch.cuda if scene.torch else None
     build = release_for(scene, package) if package and cuda else None
     if build and cuda:

@@ -90,7 +90,8 @@ def of_cudnn_dll(scene: Scene, match: Match) -> Finding:
         fixes = [CAUSE.fix("ctranslate2")]
     have = CAUSE.words("cudnn-of-torch", major=own) if other else CAUSE.words("no-cudnn")
     evidence = (*lines(match), *torch_evidence(scene))
-    ways = (*fixes, CAUSE.fix("cudnn-windows", major=major))
+    last = "frozen" if frozen(scene) else "cudnn-windows"
+    ways = (*fixes, CAUSE.fix(last, major="11" if major == "8" and frozen(scene) else "12", cudnn=major))
     return CAUSE.finding("cudnn-dll", Grounds.STATED, evidence, ways, major=major, have=have)
 
 
@@ -116,11 +117,22 @@ def one_cudnn(scene: Scene) -> Iterator[Fix]:
     yield CAUSE.fix("list-cudnn")
 
 
+#: The cuDNN that CTranslate2 loads beside each CUDA major.
+_CUDNN_OF = {"11": "8"}
+
+
+def frozen(scene: Scene) -> bool:
+    """Whether a Windows program that includes its own Python failed: PyInstaller's words, or such a release's name."""
+    return scene.mentions("failed to execute script", "standalone faster-whisper", "_mei")
+
+
 def of_ctranslate2(scene: Scene, match: Match) -> Finding:
     """CTranslate2 finds no cuBLAS of its CUDA major: by the system, and by the CUDA of the torch beside it."""
     major, windows = match.groups["major"], "dll" in match.groups or scene.os == "windows"
     cuda = scene.torch.cuda if scene.torch else None
-    if major == "11":
+    if frozen(scene):
+        fixes = [CAUSE.fix("frozen", major=major, cudnn=_CUDNN_OF.get(major, "9"))]
+    elif major == "11":
         fixes = [CAUSE.fix("ctranslate2-newer")]
     else:
         fixes = [CAUSE.fix("ctranslate2-windows" if windows else "ctranslate2-wheels")]

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
+from envsolve.diagnose.causes._asked import Demand, all_of, disputed
+from envsolve.diagnose.causes._shared import Cause, fixes_here, lines, listed, torch_evidence
 from envsolve.diagnose.causes.mixed_flavours.linker import from_linker, of_other_vendor
-from envsolve.diagnose.fixes import companions_for_torch, pair_with, release_for, replacements
+from envsolve.diagnose.fixes import (
+    companions_for_torch,
+    for_torch_at_hand,
+    installer,
+    pair_with,
+    release_for,
+    replacements,
+)
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.rebuilding import rebuild_package, source_tree
 from envsolve.diagnose.scene import Scene, Torch, public, shown
@@ -28,18 +36,19 @@ _CLOSE = ("torchvision", "torchaudio")
 
 
 def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
-    """Companions that the catalogue knows to disagree with torch, then what the linker says."""
+    """Companions that the catalogue knows to disagree with torch, then what the linker and installers say."""
     if scene.torch is not None and scene.torch.version is not None:
         yield from _companions(scene, scene.torch)
     yield from _of_packages(scene)
     yield from from_linker(scene)
+    yield from _from_resolver(scene)
 
 
 def _of_packages(scene: Scene) -> Iterator[Finding]:
     """The packages whose own words say that they do not go with torch."""
     if match := scene.first("torchao-extensions"):
         yield from _of_torchao(scene, match)
-    if match := scene.first("torchcodec-library"):
+    if match := scene.first("torchcodec-library", "torchcodec-symbol"):
         yield from _of_torchcodec(scene, match)
     if match := CAUSE.first(scene, "sgl-kernel"):
         yield CAUSE.finding("sgl-kernel", Grounds.STATED, lines(match), _of_sglang(scene, match))
@@ -114,22 +123,30 @@ def _of_bitsandbytes(scene: Scene, match: Match) -> Iterator[Fix]:
 
 
 def _of_torchcodec(scene: Scene, match: Match) -> Iterator[Finding]:
-    """torchcodec names FFmpeg first, but most often it was built for another torch."""
-    version = public(scene.report.installed, "torchcodec")
-    told = re.search(r"The PyTorch version \((\d+\.\d+\.\d+)", scene.report.text)
-    torch = told[1] if told else scene.torch.version if scene.torch else None
-    build = release_for(scene, "torchcodec", torch=torch)
+    """torchcodec names FFmpeg first, but on Linux it was most often built for another torch."""
+    version, torch = public(scene.report.installed, "torchcodec"), _torch_of_torchcodec(scene)
+    build = release_for(scene, "torchcodec", torch=torch) if torch else None
     built = next((b.torch for b in scene.published("torchcodec") if b.version == version and b.torch), None)
-    if version and torch and built and not SpecifierSet(built).contains(torch, prereleases=True):
+    fixes = [CAUSE.fix("torchcodec", wanted=build.version, torch=torch)] if build else []
+    ffmpeg, symbol = fixes_here("library-mismatch", "ffmpeg", scene), scene.first("torchcodec-symbol")
+    fits = SpecifierSet(built).contains(torch, prereleases=True) if torch and built else None
+    if fits is False:
         values = {"version": version, "torch": torch, "built": built}
-        fixes = [CAUSE.fix("torchcodec", wanted=build.version, torch=torch)] if build else []
         evidence = (*lines(match), *torch_evidence(scene))
         yield CAUSE.finding("torchcodec", Grounds.CONFIRMED, evidence, fixes, ("library-mismatch",), **values)
-    elif not scene.first("ffmpeg-libraries"):
-        fixes = [CAUSE.fix("torchcodec", wanted=build.version, torch=torch)] if build and torch else []
-        if not torch:
-            fixes = list(filter(None, [pair_with(scene, {"torch": SpecifierSet(), "torchcodec": SpecifierSet()})]))
-        yield CAUSE.finding("torchcodec-any", Grounds.STATED, lines(match), [*fixes, CAUSE.fix("torchcodec-ffmpeg")])
+    elif fits or (scene.os == "windows" and not symbol):
+        # A pair, or a loader that does not say what is missing: Windows brings no FFmpeg.
+        ways = ffmpeg if fits else [*ffmpeg, *fixes]
+        yield Cause("library-mismatch").finding("ffmpeg", Grounds.STATED, lines(match), ways)
+    elif symbol or not scene.first("ffmpeg-libraries"):
+        fixes = fixes or list(filter(None, [for_torch_at_hand(scene, "torchcodec")]))
+        yield CAUSE.finding("torchcodec-any", Grounds.STATED, lines(match), [*fixes, *ffmpeg])
+
+
+def _torch_of_torchcodec(scene: Scene) -> str | None:
+    """The torch that torchcodec's message names, otherwise that of the report."""
+    told = re.search(r"The PyTorch version \((\d+\.\d+\.\d+)", scene.report.text)
+    return told[1] if told else scene.torch.version if scene.torch else None
 
 
 def _of_torchao(scene: Scene, match: Match) -> Iterator[Finding]:
@@ -165,6 +182,68 @@ def _is_of_default_index(scene: Scene, name: str) -> bool:
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
     """Compare every package whose libraries need torch's with the torch that is imported."""
     return disagreeing_extensions(environment, scene)
+
+
+def _from_resolver(scene: Scene) -> Iterator[Finding]:
+    """The package on which the printed requirements disagree; what is not published at all is another cause."""
+    match = CAUSE.first(scene, "conflict")
+    if match is None or scene.first("conflict-unavailable", "uv-none", "pip-none", "poetry-none"):
+        return
+    if found := disputed(scene):
+        demands = ", and ".join(dict.fromkeys(_in_words(one) for one in found))
+        yield CAUSE.finding("conflict", Grounds.STATED, lines(match), _ways_out(scene, found), (), demands=demands)
+
+
+def _in_words(demand: Demand) -> str:
+    values = {"what": demand.what, "specifier": str(demand.wanted)}
+    who = f"{demand.who} {demand.version or ''}".rstrip()
+    return CAUSE.words("demand", who=who, **values) if demand.who else CAUSE.words("requested", **values)
+
+
+def _ways_out(scene: Scene, found: Sequence[Demand]) -> Iterator[Fix]:
+    """Without the user's own request if the packages agree; otherwise releases of the packages that do."""
+    packages = {one.who: one.version for one in found if one.who}
+    own = next((one for one in found if one.who is None), None)
+    agreed = all_of([one for one in found if one.who])
+    if own and packages and _exists(scene, own.what, agreed):
+        yield _relaxed(scene, own, packages, agreed)
+    yield _free(scene, [*packages, found[0].what])
+    if len(packages) > 1:
+        name, version = next(iter(packages.items()))
+        yield CAUSE.fix("conflict-apart", names=" and ".join(packages), environment=name, package=_pin(name, version))
+
+
+def _relaxed(scene: Scene, own: Demand, packages: Mapping[str, str | None], agreed: SpecifierSet) -> Fix:
+    """The packages in these versions, with what they agree on in place of the user's request."""
+    family = {n: SpecifierSet(f"=={v}" if v else "") for n, v in packages.items() if scene.family.follows_torch(n)}
+    pair = pair_with(scene, {own.what: agreed, **family}) if _of_torch(scene, own.what) else None
+    others = [_pin(name, version) for name, version in packages.items() if not pair or name not in family]
+    values = {"package": " and ".join(packages), "what": own.what, "specifier": own.wanted}
+    fix = CAUSE.fix("conflict-relax", pip=installer(scene), packages=" ".join(others), **values)
+    if pair is None:
+        return fix
+    return Fix(f"{fix.text} {pair.text}", f"{pair.command} && {fix.command}" if others else pair.command)
+
+
+def _free(scene: Scene, names: Sequence[str]) -> Fix:
+    """The packages in whatever releases agree."""
+    fix = CAUSE.fix("conflict-free", names=", ".join(names), pip=installer(scene), packages=" ".join(names))
+    every = {name: SpecifierSet() for name in ("torch", *names)}
+    found = pair_with(scene, every) if all(_of_torch(scene, name) for name in names) else None
+    return Fix(f"{fix.text} {found.text}", found.command) if found else fix
+
+
+def _pin(name: str, version: str | None) -> str:
+    return f"{name}=={version}" if version else name
+
+
+def _of_torch(scene: Scene, name: str) -> bool:
+    return name == "torch" or scene.family.follows_torch(name)
+
+
+def _exists(scene: Scene, what: str, wanted: SpecifierSet) -> bool:
+    known = scene.catalogue.builds(what)
+    return not known or any(wanted.contains(build.version, prereleases=True) for build in known)
 
 
 def _companions(scene: Scene, torch: Torch) -> Iterator[Finding | RuledOut]:

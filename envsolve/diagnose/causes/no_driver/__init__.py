@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from envsolve.diagnose.causes._shared import Cause, lines, shown_variable, torch_evidence, vendors_own
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
 
 CAUSE = Cause.of(__name__)
 #: Words of a CPU build that a machine without a driver gives, too.
@@ -22,11 +23,14 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     """Tell a hidden GPU and a container without GPUs from a missing driver."""
     if Cause("driver-needs-reload").first(scene, "mismatch"):
         return
+    if listing := CAUSE.first(scene, "cdi"):
+        yield _without_list(scene, listing)
+        return
     strong = CAUSE.first(scene)
     if strong and (route := scene.other_vendor):
         evidence = (*lines(strong), *scene.vendor_evidence)
-        fixes_ = filter(None, [vendors_own(scene)])
-        yield CAUSE.finding("vendor", Grounds.STATED, evidence, fixes_, vendor=route.name, build=route.build)
+        own = filter(None, [vendors_own(scene)])
+        yield CAUSE.finding("vendor", Grounds.STATED, evidence, own, vendor=route.name, build=route.build)
         return
     match = strong or CAUSE.first(scene, "weak") or scene.first(*_CPU_BUILD)
     if match is None:
@@ -48,10 +52,14 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     elif scene.in_container or match.signature.id == "docker-no-gpu":
         yield CAUSE.finding("container", grounds, evidence, _container(scene))
     else:
-        # The driver answered nvidia-smi with GPUs, so it is this program that does not see them.
-        seen = scene.driver and scene.driver.version and scene.gpu_count and scene.mentions("nvidia-smi")
-        fixes = [CAUSE.fix("unhide")] if seen else []
-        yield CAUSE.finding("host", grounds, evidence, [*fixes, *_host(scene)])
+        yield CAUSE.finding("host", grounds, evidence, _host(scene))
+
+
+def _without_list(scene: Scene, match: Match) -> Finding:
+    """A container engine that has no list of devices, or does not read one."""
+    by_docker = '"cdi"' in match.quote or not scene.mentions("podman")
+    fixes = [CAUSE.fix("cdi"), *([CAUSE.fix("cdi-docker")] if by_docker else []), CAUSE.fix("cdi-version")]
+    return CAUSE.finding("cdi", Grounds.STATED, (*lines(match), *scene.driver_evidence), fixes)
 
 
 def _mask(scene: Scene) -> str | None:
@@ -110,6 +118,9 @@ def _container(scene: Scene) -> Iterator[Fix]:
 
 
 def _host(scene: Scene) -> Iterator[Fix]:
+    # The driver answered nvidia-smi with GPUs, so it is this program that does not see them.
+    if scene.driver and scene.driver.version and scene.gpu_count and scene.mentions("nvidia-smi"):
+        yield CAUSE.fix("unhide")
     if re.search(r"\bwsl ?1\b", scene.report.text, re.IGNORECASE):
         yield CAUSE.fix("wsl-1")
     yield CAUSE.fix("look")

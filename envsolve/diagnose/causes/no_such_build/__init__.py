@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index, vendors_own
-from envsolve.diagnose.fixes import conda_remedies, jetson_remedies, led_by, replacements
+from envsolve.diagnose.fixes import conda_remedies, jetson_package, jetson_remedies, led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -66,7 +66,9 @@ def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
         fixes = [CAUSE.fix("poetry-mac")]
         yield CAUSE.finding("platform", Grounds.STATED, evidence, fixes, asked=words, platform="macOS")
         return
-    if asked.why == "unknown":
+    if asked.known and scene.is_jetson and (own := jetson_package(scene, asked.name)):
+        yield CAUSE.finding("platform", Grounds.STATED, evidence, [own], asked=words, platform=CAUSE.words("jetson"))
+    elif asked.why == "unknown":
         fixes = [CAUSE.fix("versions", package=asked.name)]
         yield CAUSE.finding("unknown", Grounds.SUGGESTED, evidence, fixes, asked=words, channel="")
     elif asked.name == "triton" and scene.os == "windows":

@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterable, Iterator
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
-from envsolve.diagnose.causes._asked import Asked, another_python, looked_up, nearest, python_for
+from envsolve.diagnose.causes._asked import Asked, another_python, looked_up, nearest, python_for, python_of
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
+from envsolve.diagnose.causes.mixed_flavours.linker import published_wheel
 from envsolve.diagnose.causes.no_kernel_for_gpu import failure, lacking
 from envsolve.diagnose.fixes import conda_remedies, led_by, replacements, with_another_python
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
-from envsolve.diagnose.signatures import Match
+from envsolve.diagnose.signatures import Match, search_near
+from envsolve.rules.platform import python_fits, same_system
 
 CAUSE = Cause.of(__name__)
 
@@ -21,6 +24,7 @@ CAUSE = Cause.of(__name__)
 def from_report(scene: Scene) -> Iterator[Finding]:
     """No build with code for the GPU is for this Python, or an installer says that the Python does not fit."""
     yield from _capped(scene)
+    yield from _without_extra(scene)
     if scene.first("conflict-unavailable"):
         return
     if asked := looked_up(scene):
@@ -30,9 +34,27 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield _out_of_range(scene, [match], range_, [python_for(scene, range_)], have=match.group("have"))
     if (match := scene.first("uv-wheels")) and match.groups["what"].lower() != "platform":
         yield _other_wheels(scene, match)
+    if match := scene.first("wheel-platform"):
+        yield from _of_file(scene, match)
     if match := scene.first("conda-python"):
         range_ = match.group("range", "classic") or ""
         yield _out_of_range(scene, [match], range_, [another_python(range_), *_conda(scene)])
+
+
+#: An extra whose packages the catalogue knows: jax[cuda13].
+_EXTRA = re.compile(r"\bjax\[(?P<cuda>cuda1[2-9])\]")
+
+
+def _without_extra(scene: Scene) -> Iterator[Finding]:
+    """jax for a CUDA whose plug-in is not for this Python: pip then takes an older jax, which has no such extra."""
+    match = search_near(scene.report.text, _EXTRA, "jax[cuda")
+    plugins = scene.published(f"jax-{match['cuda']}-plugin") if match else []
+    tags = [tag for build in plugins for tag in build.pythons]
+    if match and scene.python and tags and python_fits(tags, scene.python).ok is False:
+        pythons = sorted({python_of(tag) for tag in tags}, key=Version)
+        fix = another_python(pythons[-2] if len(pythons) > 1 else pythons[-1])
+        fix = Fix(fix.text, f"{fix.command} .venv-jax && VIRTUAL_ENV=.venv-jax uv pip install '{match[0]}'")
+        yield _published(Grounds.STATED, [f"{match[0]}, Python {scene.python}"], [fix], match[0], scene.python, pythons)
 
 
 def _capped(scene: Scene) -> Iterator[Finding]:
@@ -70,6 +92,36 @@ def _looked_up(scene: Scene, asked: Asked) -> Iterator[Finding]:
             # Exactly this build exists: another variant is no fix.
             fixes = fixes[-1:]
         yield _published(Grounds.SUGGESTED, evidence, fixes, asked.words, "(not known)", pythons, ())
+
+
+def _of_file(scene: Scene, match: Match) -> Iterator[Finding]:
+    """A wheel that was given as a file: the part of its name that does not fit, or the pip of another Python."""
+    wheel = match.groups["wheel"]
+    if wheel.count("-") < 4:
+        return
+    pythons, abi, platform = wheel.removesuffix(".whl").split("-")[-3:]
+    tags = [f"{tag}-{abi}" if abi in ("abi3", "none") else tag for tag in pythons.split(".")]
+    wanted = python_of(pythons)
+    values = {"wheel": wheel, "pythons": wanted, "platform": platform}
+    own = " ".join(filter(None, (scene.platform.os, scene.platform.arch)))
+    published = published_wheel(scene, canonicalize_name(wheel.partition("-")[0]))
+    if own and not same_system(platform, scene.platform):
+        yield CAUSE.finding(
+            "file-platform",
+            Grounds.STATED,
+            lines(match),
+            [published or CAUSE.fix("file-other", own=own)],
+            own=own,
+            **values,
+        )
+    elif scene.python and python_fits(tags, scene.python).ok is False:
+        own_python = [published] if published else []
+        last = CAUSE.fix("file-python", have=scene.python)
+        fixes = (*own_python, CAUSE.fix("file-environment", python=wanted, wheel=wheel), last)
+        yield CAUSE.finding("file-python", Grounds.STATED, lines(match), fixes, have=scene.python, **values)
+    else:
+        fixes = (CAUSE.fix("file-pip", python=wanted, wheel=wheel), CAUSE.fix("file-tags"))
+        yield CAUSE.finding("file-pip", Grounds.STATED, lines(match), fixes, **values)
 
 
 def _other_wheels(scene: Scene, match: Match) -> Finding:

@@ -31,6 +31,12 @@ def _with_libdevice(scene: Scene) -> Iterator[Fix]:
     yield CAUSE.fix("xla")
 
 
+def _part(what: str) -> list[str]:
+    """The part of the toolkit that has a header or a library, if not its compiler's own."""
+    names = dict(pair.split(" ") for pair in CAUSE.words("parts").split("; "))
+    return [part for name, part in names.items() if what.lower().startswith(name)]
+
+
 def _fixes(scene: Scene, what: str, *, linking: bool) -> Iterator[Fix]:
     toolkit = scene.toolkit or "12.8"
     if scene.mentions_conda and scene.os != "windows":
@@ -38,6 +44,6 @@ def _fixes(scene: Scene, what: str, *, linking: bool) -> Iterator[Fix]:
     if "cudnn" in what or "nccl" in what:
         yield CAUSE.fix("cudnn" if "cudnn" in what else "nccl")
         return
-    yield from nvcc_remedies(scene, toolkit)
+    yield from nvcc_remedies(scene, toolkit, *_part(what))
     if not scene.in_container and scene.os != "windows":
         yield CAUSE.fix("system", toolkit=toolkit)
