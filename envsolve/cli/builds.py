@@ -39,6 +39,9 @@ _LEGEND = {
 _UNLIMITED = 1000
 _PICTURE_WIDTH = 100
 
+# What begins a link, an image, HTML, an entity, emphasis or another cell; and the colon of a URL, which is a link.
+_MARKUP = re.compile(r"[\\`*_\[\]<>|&~]|:(?=//)")
+
 #: A version, and of an extension the torch release that it was compiled for.
 Release = tuple[str, str]
 _Cells = tuple[str, ...]  # of a release, by variant
@@ -251,13 +254,15 @@ def _table(matrix: Matrix) -> Table:
 
 
 def _markdown(matrix: Matrix) -> str:
-    lines = [matrix.header, ["---"] * len(matrix.header), *matrix.rows]
-    table = ["| " + " | ".join(text.replace("*", r"\*") for text in row) + " |" for row in lines]
-    return "\n".join([f"**{matrix.title}**", "", *table, "", *(_item(text) for text in matrix.legend)])
+    lines = [matrix.header, *matrix.rows]
+    rows = ["| " + " | ".join(map(_plain, row)) + " |" for row in lines]
+    table = [rows[0], "| " + " | ".join(["---"] * len(matrix.header)) + " |", *rows[1:]]
+    return "\n".join([f"**{_plain(matrix.title)}**", "", *table, "", *(f"- {_plain(text)}" for text in matrix.legend)])
 
 
-def _item(text: str) -> str:
-    return "- " + text.replace("*", r"\*")
+def _plain(text: str) -> str:
+    """Text as Markdown that is nothing but text: a GPU's name comes from a profile, which anybody may have written."""
+    return _MARKUP.sub(r"\\\g<0>", text)
 
 
 def _csv(matrix: Matrix) -> str:
@@ -265,8 +270,14 @@ def _csv(matrix: Matrix) -> str:
     import io
 
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([matrix.header, *_filled(matrix.rows)])
+    rows = ([_cell_text(text) for text in row] for row in _filled(matrix.rows))
+    csv.writer(out, lineterminator="\n").writerows([matrix.header, *rows])
     return out.getvalue()
+
+
+def _cell_text(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _filled(rows: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -156,10 +156,11 @@ def _words(value: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(part, Mapping):
             yield from ("", f"## {name}", "", "```")
             if name == "log":
-                yield part["text"].rstrip().replace("```", "'''")
+                lines: Iterable[str] = [part["text"].rstrip()]
             else:
                 # The origin of each fact is in the JSON.
-                yield from (line for key, one in part.items() if key != "sources" for line in _lines(key, one))
+                lines = (line for key, one in part.items() if key != "sources" for line in _lines(key, one))
+            yield from (line.replace("```", "'''") for line in lines)
             yield "```"
 
 

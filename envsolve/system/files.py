@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar
 
@@ -125,14 +126,23 @@ def user_folder(kind: Literal["cache", "config", "data"], environ: Mapping[str, 
 def replace_file(target: Path, text: str) -> None:
     """Put a text in the place of a file, or make it: whoever reads sees the old one or the new one, never a part.
 
+    A file that was there keeps its mode, and its owner as far as this process may give files away: a configuration
+    that only its user can read holds a password.
+
     Raises:
         OSError: It cannot be written; what was there still is.
     """
     # As tempfile has it, whose import brings every compression along, with the mode that new files get.
     scratch = target.with_name(f".{target.name}.{os.urandom(6).hex()}")
-    file = scratch.open("x", encoding="utf-8")
+    old = target.lstat() if target.is_file() and not target.is_symlink() else None
+    mode = stat.S_IMODE(old.st_mode) & 0o777 if old else 0o666
+    file = open(scratch, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, mode))  # noqa: SIM115
     try:
         with file:
+            if old and hasattr(os, "fchown"):
+                with suppress(PermissionError):
+                    os.fchown(file.fileno(), old.st_uid, old.st_gid)
+                os.fchmod(file.fileno(), mode)
             file.write(text)
         scratch.replace(target)
     except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,9 +13,18 @@ from urllib.parse import urlsplit
 _COMMON = frozenset({"root", "user", "users", "ubuntu", "admin", "runner", "nobody", "localhost", "linux", "python"})
 _OWN_HOSTS = frozenset({"", "localhost", "127.0.0.1"})
 _SECRET_NAME = re.compile(
-    r"(?i)(?:^|_)(?:tokens?|secrets?|passw(?:or)?d|(?:api|private|access)_?key|credentials?|auth)(?:$|_)"
+    r"(?i)(?:tokens?|secrets?|passw(?:or)?d|passphrase|(?:api|private|access)_?key|credentials?|connection_string)(?:$|_)"
+    # Of these a part of a longer word means something else: COMPASS, AUTHOR, PWD.
+    r"|(?:^|_)(?:auth|pass)(?:$|_)|_(?:pwd|key|username)$|^sshpass$"
 )
-_URL = re.compile(r"([a-z][a-z0-9+.-]{0,30}://)([^/\s\"'<>?#,)\]]+)", re.IGNORECASE)
+_URL = re.compile(
+    r"([a-z][a-z0-9+.-]{0,30}://)"
+    # A password may hold what ends a host, if nobody quoted it; digits after a colon are a port.
+    r"([^\s/@:\"'<>]{0,200}:(?!\d{1,5}(?:[/?#]|$))[^\s\"'<>]{0,300}@)?"
+    r"([^/\s\"'<>?#,)\]]+)",
+    re.IGNORECASE,
+)
+_BARE_LOGIN = re.compile(r"(?<![\w.%+@-])[\w.%+-]{1,100}:[^\s/@:\"'<>]{1,100}@(?!sha\d)(?=[\w(])")
 _HOME = re.compile(
     r"(?P<root>(?:/home|/Users|/export/home|[A-Za-z]:\\+Users)[/\\]+)"
     # On Windows a name may have blanks, which end it if no backslash follows.
@@ -24,7 +33,7 @@ _HOME = re.compile(
 _SECRETS = (
     # What services issue, by the prefix that they document.
     re.compile(
-        r"\b(?:gh[oprsu]_|github_pat_|glpat-|hf_|pypi-|sk-|xox[abprs]-|nvapi-|npm_|dckr_pat_|AIza|ya29\.|AKIA|ASIA)"
+        r"\b(?:gh[oprsu]_|github_pat_|glpat-|hf_|pypi-|sk-|xox[abprs]-|nvapi-|npm_|dckr_pat_|AIza|ya29\.|AKIA|ASIA|AKCp|cmVmdGtu)"
         r"[\w-]{10,}"
     ),
     re.compile(r"\bAAAA[BCE][23]N[\w+/=]{20,}"),  # keys of ssh
@@ -32,7 +41,12 @@ _SECRETS = (
     re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"),  # JSON Web Tokens
     re.compile(r"(?i)(?<=authorization: )\w+ \S+|(?<=bearer )\S{8,}|(?<=basic )[\w+/]{6,}={0,2}"),
     re.compile(r"(?i)(?<=cookie: )[^\r\n]+"),
-    re.compile(r"(?i)(\bmachine \S{1,253} login )\S+ password \S+"),  # .netrc
+    # .netrc, whose words may be on several lines
+    re.compile(r"(?i)(\blogin\s{1,20})\S{1,253}\s{1,20}(?:account\s{1,20}\S{1,253}\s{1,20})?password\s{1,20}\S+"),
+    re.compile(r"(?i)((?:\bmachine\s{1,20}\S{1,253}|\bdefault)\s{1,20}password\s{1,20})\S+"),
+    re.compile(r"((?<![\w-])(?:-u|-U|--user|--proxy-user)[ =]?)(?!\d+:\d+\b)[^\s:/]{1,253}:[^\s:/]\S*"),  # curl
+    re.compile(r"(\bsshpass\s{1,20}-p\s{0,20})\S+"),
+    re.compile(r"((?:(?<![A-Za-z])[Pp]ass|(?<![A-Za-z])PASS|\b[Pp]wd|(?<![A-Za-z])_auth)\s?=\s?)(?!\()[^\s\"',;]+"),
     re.compile(r"(?i)((?<![\w-])--?(?:password|passwd|token|secret|api-?key)\s+)(?![-(])\S+"),
     re.compile(r"(?i)(\blogin\s+(?:--relogin\s+)?)[0-9a-f]{32,}"),
     re.compile(r"(?i)(?<=[?&])((?:[\w-]*(?:token|signature|secret|password|key)|sig|auth)=)[^&\s\"']+"),
@@ -65,7 +79,9 @@ class Redaction:
         self._public = {host.lower() for host in public_hosts} | _OWN_HOSTS
         self._hosts: dict[str, str] = {}
         self._home = environ.get("HOME") or environ.get("USERPROFILE") or ""
-        values = (value for name, value in environ.items() if _SECRET_NAME.search(name))
+        values = {value for name, value in environ.items() if _SECRET_NAME.search(name)}
+        # Of a proxy or an index with a login: a program may print the password alone.
+        values |= {word for text in environ.values() for word in _passwords(text)}
         self._values = sorted((value for value in values if len(value) >= 6), key=len, reverse=True)
         users = {environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "SUDO_USER")}
         users |= {PurePath(self._home).name} | {found["name"] for text in texts for found in _HOME.finditer(text)}
@@ -80,7 +96,7 @@ class Redaction:
         for value in self._values:
             text = text.replace(value, "(secret)")
         # A login before the names of hosts and users, which it may contain.
-        text = _URL.sub(self._url, text)
+        text = _BARE_LOGIN.sub("(login)@", _URL.sub(self._url, text))
         for pattern in _SECRETS:
             text = pattern.sub(lambda found: f"{found[1] if found.re.groups else ''}(secret)", text)
         if len(self._home) > 1:
@@ -100,11 +116,16 @@ class Redaction:
         return [self.value(one) for one in value] if isinstance(value, (list, tuple)) else value
 
     def _url(self, found: re.Match[str]) -> str:
-        login, _, place = found[2].rpartition("@")
+        login, _, place = f"{found[2] or ''}{found[3]}".rpartition("@")
         host, colon, port = place.partition(":")
         if found[1].lower() != "file://" and host.lower() not in self._public:
             host = self._hosts.setdefault(host.lower(), f"(host-{len(self._hosts) + 1})")
         return f"{found[1]}{'(login)@' if login else ''}{host}{colon}{port}"
+
+
+def _passwords(text: str) -> Iterator[str]:
+    for found in _URL.finditer(text) if "@" in text else ():
+        yield f"{found[2] or ''}{found[3]}".rpartition("@")[0].partition(":")[2]
 
 
 def is_secret(name: str) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from markdown_it import MarkdownIt
 
 from envsolve.cli.main import run
 
@@ -54,6 +57,39 @@ def test_gpus_have_their_own_rows_if_they_differ(capsys: pytest.CaptureFixture[s
         capsys, "torch==2.7.1", "--target", "RTX 4080 + RTX 4090, driver 580.65, linux-x86_64", "--format", "csv"
     )
     assert alike.startswith("release,cu")
+
+
+NAMES = ("<img src=x>", "=1+1", "@SUM(1)", "a|b", "**b** ![i](http://h/i.png)", "&lt;x&gt;", "https://h.example/x")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_of_a_gpu_is_no_markup_and_no_formula(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    gpus = [{"name": name, "compute_capability": "9.0"}, {"name": "old", "compute_capability": "5.0"}]
+    machine = {"schema": "envsolve.machine/1", "driver": {"version": "580.65.06"}, "gpus": gpus}
+    (tmp_path / "m.json").write_text(json.dumps(machine))
+    asked = ("torch==2.9.0", "--machine", str(tmp_path / "m.json"), "--all", "--format")
+    markdown = MarkdownIt("commonmark").enable("table").render(out(capsys, *asked, "markdown"))
+    assert set(re.findall(r"<(\w+)", markdown)) <= {
+        "p",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "strong",
+        "ul",
+        "li",
+    }
+    assert f"{html.escape(name)} (cc 9.0)" in markdown
+    cells = [cell for row in csv.reader(out(capsys, *asked, "csv").splitlines()) for cell in row]
+    assert any(name in cell for cell in cells)
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
+    shown = ElementTree.fromstring(out(capsys, *asked, "svg"))
+    assert not list(shown.iter("img"))
+    assert "<img" not in out(capsys, *asked, "html")
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("md", "**Builds of torch"), ("html", "<!DOCTYPE"), ("svg", "<svg")])

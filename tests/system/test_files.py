@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +14,7 @@ import pytest
 
 from envsolve.errors import EnvsolveError
 from envsolve.machine.model import Gpu, Machine
-from envsolve.system.files import dump, open_regular, user_folder
+from envsolve.system.files import dump, open_regular, replace_file, user_folder
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="platformdirs answers elsewhere")
@@ -50,3 +51,22 @@ def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", tmp_path):
         with pytest.raises(OSError, match="regular file"):
             open_regular(path)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "pip.conf"
+    file.write_text("old")
+    file.chmod(mode)
+    replace_file(file, "new")
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("new", mode)
+    assert not list(tmp_path.glob(".pip*"))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_root_leaves_a_file_its_owner(tmp_path: Path) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text("old")
+    os.chown(file, 65534, 65534)
+    replace_file(file, "new")
+    assert (file.stat().st_uid, file.stat().st_gid) == (65534, 65534)

@@ -39,6 +39,20 @@ ALICE = {"HOME": f"{HOMES}/alice", "USER": "alice", "HOSTNAME": "gpu-node7.corp.
         ("AccountName=a;AccountKey=abcd==;x", "AccountName=a;AccountKey=(secret);x"),
         ("uv --password hunter2 --token=x1y2", "uv --password (secret) --token=(secret)"),
         ("machine a.b login joe password pa55w0rd!", "machine a.b login (secret)"),
+        ("machine a.b\n  login joe\n  password pa55w0rd!\n", "machine a.b\n  login (secret)\n"),
+        ("default password pa55w0rd! login joe", "default password (secret) login joe"),
+        ("https://bob:a#b?c/d,e@h.corp/x", "https://(login)@(host-1)/x"),
+        ("https://h.corp:8080/@scope/x", "https://(host-1):8080/@scope/x"),
+        ("//bob:pw@h.corp/x bob:pw@h.corp:3128", "//(login)@h.corp/x (login)@h.corp:3128"),
+        ("torch:2.9@sha256:0123 and user: a@b", "torch:2.9@sha256:0123 and user: a@b"),
+        ("curl -u bob:pw1 --proxy-user=bob:pw2 x", "curl -u (secret) --proxy-user=(secret) x"),
+        ("docker run -u 1000:1000 x", "docker run -u 1000:1000 x"),
+        (
+            "sshpass -p pw1 ssh; export SMTP_PASS=pw1; Pwd=pw1;",
+            "sshpass -p (secret) ssh; export SMTP_PASS=(secret); Pwd=(secret);",
+        ),
+        ("PWD=/x OLDPWD=/y bypass=1", "PWD=/x OLDPWD=/y bypass=1"),
+        ("X-JFrog-Art-Api: AKCpabcdefghij12", "X-JFrog-Art-Api: (secret)"),
         ("wandb login 0123456789abcdef0123456789abcdef01234567", "wandb login (secret)"),
         ("password: 'my secret phrase', next", "password: (secret), next"),
         ("ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQDa joe", "ssh-rsa (secret) joe"),
@@ -75,15 +89,40 @@ def test_common_names_stay() -> None:
     assert Redaction({"HOME": "/root", "USER": "root"}, ()).text("root of the tree") == "root of the tree"
 
 
-@pytest.mark.parametrize("name", ["HF_TOKEN", "UV_INDEX_CORP_PASSWORD", "AWS_SECRET_ACCESS_KEY", "NGC_API_KEY"])
+def test_the_password_of_a_url_in_a_variable_is_replaced_by_itself_too() -> None:
+    proxy = {"HTTPS_PROXY": "http://bob:pr0xyp4ss@proxy.corp:3128", "UV_INDEX": "corp=https://tok:s3cr3tpw@i.corp/s"}
+    assert Redaction(proxy, ()).text("407 for pr0xyp4ss, 401 for s3cr3tpw") == "407 for (secret), 401 for (secret)"
+
+
+SECRET_NAMES = ("HF_TOKEN", "UV_INDEX_CORP_PASSWORD", "AWS_SECRET_ACCESS_KEY", "NGC_API_KEY", "PGPASSWORD", "GHTOKEN")
+MORE_SECRET_NAMES = ("SMTP_PASS", "MYSQL_PWD", "WANDB_KEY", "AZURE_STORAGE_CONNECTION_STRING", "UV_INDEX_X_USERNAME")
+
+
+@pytest.mark.parametrize("name", [*SECRET_NAMES, *MORE_SECRET_NAMES])
 def test_variables_with_secrets_are_known_by_their_names(name: str) -> None:
     assert is_secret(name)
-    assert not is_secret("PWD")
-    assert not is_secret("PIP_INDEX_URL")
+    assert not any(map(is_secret, ["PWD", "OLDPWD", "PIP_INDEX_URL", "COMPASS", "TOKENIZERS_PARALLELISM"]))
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "a.", "a@", "://", "a_key", "/t/aaaaaaaaa", "@b.", "a:", "token='", "C:\\Users\\a b", "login "]
+    "piece",
+    [
+        "a",
+        "a.",
+        "a@",
+        "://",
+        "a_key",
+        "/t/aaaaaaaaa",
+        "@b.",
+        "a:",
+        "token='",
+        "C:\\Users\\a b",
+        "login ",
+        "://a:",
+        "a:b",
+        "-u a:",
+        "password ",
+    ],
 )
 def test_a_long_word_takes_linear_time(piece: str) -> None:
     text = piece * 20_000
