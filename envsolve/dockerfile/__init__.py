@@ -171,7 +171,7 @@ def _of(install: Install, asked: Asked) -> Iterator[Unjudged]:
         known = asked.offers(wanted.name) and not wanted.requirement.url and install.backend != "auto"
         if known and asked.looks(install, wanted.name).unknown:
             yield Unjudged(line, f"{wanted.name}: the catalogue has no facts about the index that it comes from")
-        elif known and _is_new(wanted, asked):
+        elif known and _is_unrecorded(wanted, asked):
             yield Unjudged(line, f"the catalogue has no facts about a release {wanted.requirement}")
 
 
@@ -201,8 +201,11 @@ def _of_source(source: str, install: Install, asked: Asked) -> Iterator[Unjudged
         yield Unjudged(install.command.line, f"{source}: its dependencies are not read")
 
 
-def _is_new(wanted: Wanted, asked: Asked) -> bool:
-    """Whether a version is pinned that is newer than every known one."""
-    version = pinned(wanted.requirement.specifier)
-    known = max(asked.offers(wanted.name), key=lambda offer: offer.version).version
-    return version is not None and Version(version) > known and Version(version).release != known.release
+def _is_unrecorded(wanted: Wanted, asked: Asked) -> bool:
+    """Whether a version is pinned that the catalogue neither has nor knows to be missing."""
+    pin, known = pinned(wanted.requirement.specifier), asked.offers(wanted.name)
+    if pin is None:
+        return False
+    version, first, last = Version(Version(pin).public), Version(known[-1].build.version), known[0].version
+    missing = wanted.name in torch.COMPLETE and first < version < last
+    return not missing and all(Version(offer.build.version) != version for offer in known)

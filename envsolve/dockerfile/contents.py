@@ -14,9 +14,10 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve.dockerfile.conda import conda_install
+from envsolve.dockerfile.image_names import Name
 from envsolve.dockerfile.installs import Install, Wanted, marker_holds
 from envsolve.dockerfile.model import Command, Finding, Stage, Unjudged, other_installer
-from envsolve.dockerfile.offers import PYTORCH, Asked, Within, failure, found, pinned, running
+from envsolve.dockerfile.offers import PYTORCH, Asked, Offer, Within, failure, found, pinned, running
 from envsolve.errors import EnvsolveError
 from envsolve.facts.builds import KnownMetadata
 from envsolve.facts.evidence import GpuPart
@@ -44,23 +45,38 @@ def with_dependencies(stages: Sequence[Stage], asked: Asked) -> Mapping[int, tup
         known.setdefault(record.package, []).append(record)
     brought = {name: record.brings for record in asked.catalogue.dependents for name in record.packages}
     made = dict(asked.read)
-    there: dict[int, frozenset[str]] = {}
+    there: dict[int, tuple[frozenset[str], tuple[Offer, ...]]] = {}
     for stage in stages:
-        names = there.get(id(stage.base), frozenset()) | asked.held(stage)
+        names, torch = there.get(id(stage.base), (asked.held(stage), asked.image_torch(stage)))
         within = asked.within(stage)
         for command in stage.commands:
             by_conda = conda_install(command, asked.context)
             if by_conda and by_conda.torch:
-                names |= {"torch", "torchvision", "torchaudio", "triton"}
+                names, torch = names | {"torch", "torchvision", "torchaudio", "triton"}, ()
             installs = []
             for install in made.get(id(command), ()):
-                one = _Walk(install, within, asked, known, brought).install(names)
+                kept = _without_kept(install, torch)
+                one = _Walk(kept, within, asked, known, brought, torch).install(names)
                 names |= {wanted.name for wanted in one.wanted}
+                torch = () if one.names("torch") else torch
                 installs.append(one)
             if installs:
                 made[id(command)] = tuple(installs)
-        there[id(stage)] = names
+        there[id(stage)] = names, torch
     return made
+
+
+def _without_kept(install: Install, torch: Sequence[Offer]) -> Install:
+    """An install without torch if the image's own satisfies it: installers keep that, and take nothing."""
+
+    if not torch or install.upgrade:
+        return install
+    named = (one for one in install.wanted if one.name != "torch" or not _is_kept(one.requirement, torch))
+    return replace(install, wanted=tuple(named))
+
+
+def _is_kept(requirement: Requirement, torch: Sequence[Offer]) -> bool:
+    return not requirement.url and requirement.specifier.contains(torch[0].version, prereleases=True)
 
 
 @dataclass(slots=True)
@@ -72,6 +88,7 @@ class _Walk:
     asked: Asked
     known: Mapping[str, list[KnownMetadata]]
     brought: Mapping[str, tuple[str, ...]]
+    torch: Sequence[Offer]
     brings: dict[str, str | None] = field(default_factory=dict)
     unknown: dict[str, None] = field(default_factory=dict)
     implied: dict[str, Wanted] = field(default_factory=dict)
@@ -90,7 +107,7 @@ class _Walk:
             if key in seen:
                 continue
             seen.add(key)
-            if through and name not in named | there and self._is_taken(name, requirement):
+            if through and name not in named and self._is_new(requirement, through, there):
                 self.implied.setdefault(name, Wanted(requirement, through=through))
             queue += [(needed, through or name) for needed in self._needs(name, requirement, through)]
         # A constraint may choose another version of what is not named.
@@ -140,8 +157,13 @@ class _Walk:
         by_uv = self.asked_for.program == "uv" and sources
         return found.metadata if found.metadata.exact and not by_uv else None
 
-    def _is_taken(self, name: str, requirement: Requirement) -> bool:
-        """Whether an index has builds of it. The Triton that torch requires is judged as a part of torch."""
+    def _is_new(self, requirement: Requirement, through: str, there: frozenset[str]) -> bool:
+        """Whether an installer takes it from an index. The Triton that torch requires is judged as a part of torch."""
+        name = canonicalize_name(requirement.name)
+        # A companion that the image has goes with its torch.
+        other = name == "torch" and through not in there and self.torch and not _is_kept(requirement, self.torch)
+        if name in there and not other:
+            return False
         looks, known = self.asked.looks(self.asked_for, name), self.asked.offers(name)
         return name != "triton" and bool(found(known, requirement.specifier, looks, self.within, self.asked_for.early))
 
@@ -212,23 +234,36 @@ def contents(stage: Stage, asked: Asked) -> Iterator[Finding]:
     Such images have the compat ``libcuda`` in them and use it where it serves.
     Source: NVIDIA's release notes of the framework containers, "Driver Requirements".
     """
-    image = asked.image(stage)
-    if stage is not asked.final.root or image is None or not image.cuda or image.repository == "nvidia/cuda":
+    image, cuda = asked.image(stage), _cuda_of(stage, asked)
+    if stage is not asked.final.root or cuda is None:
         return
-    known, toolkit = asked.facts, toolkit_of(image.cuda, asked.catalogue.toolkits)
+    known, toolkits = asked.facts, asked.catalogue.toolkits
+    # What a newer toolkit does not support, one that is older than all that are recorded does not support either.
+    newer = (one for one in toolkits if one.cuda_version > CudaVersion.parse(cuda))
+    toolkit = toolkit_of(cuda, toolkits) or min(newer, key=lambda one: one.cuda_version, default=None)
     for machine in asked.machines:
-        fit = driver_runs(image.cuda, machine.driver, "linux", known.toolkits, known.floors)
-        serves = compat_serves(machine.with_compat(image.cuda), known.forward)
+        fit = driver_runs(cuda, machine.driver, "linux", known.toolkits, known.floors)
+        serves = compat_serves(machine.with_compat(cuda), known.forward)
         strange = [gpu for gpu in machine.gpus or () if toolkit and gpu.cc and not _knows(toolkit, gpu.cc, asked)]
         if fit.reason.ok is False and (serves is None or serves.ok is False):
             text, code, source = fit.reason.text, "image-driver", fit.reason.source
         elif strange:
-            text = f"its CUDA makes no code that runs on {strange[0].label}"
-            code, source = "image-gpu", image.source
+            text = f"that CUDA does not support {strange[0].label}"
+            code, source = "image-gpu", image.source if image else None
         else:
             continue
-        text = f"{stage.root.image} contains CUDA {image.cuda}; on {one_line(machine)}: {text}"
-        yield Finding(stage.root.line, code, "error", text, tuple(_another_release(image, asked)), asked.title(source))
+        text = f"{stage.root.image} contains CUDA {cuda}; on {one_line(machine)}: {text}"
+        remedies = _another_release(image, asked) if image else _another_torch(stage, asked)
+        yield Finding(stage.root.line, code, "error", text, tuple(remedies), asked.title(source))
+
+
+def _cuda_of(stage: Stage, asked: Asked) -> str | None:
+    """The CUDA of what an image's publisher compiled; of PyTorch's first images, which nobody recorded, by the tag."""
+    image, name = asked.image(stage), Name.of(stage.root.image)
+    if image is not None:
+        return image.cuda or None if image.repository != "nvidia/cuda" else None
+    tag = re.search(r"-cuda(\d+(?:\.\d+)?)-", name.tag) if name.repository == PYTORCH else None
+    return tag[1] if tag else None
 
 
 def sets_variables(stage: Stage, asked: Asked) -> bool:
@@ -248,7 +283,7 @@ def _another_release(image: Image, asked: Asked) -> Iterator[str]:
             alike = [tag for tag, kind in zip(other.tags, other.kinds, strict=True) if kind in image.kinds]
             yield f"FROM {other.repository}:{(alike or other.tags)[0]}"
             return
-    yield "install a torch that runs there: envsolve plan torch --target ... --format dockerfile"
+    yield f"install a torch that runs there: envsolve plan torch {asked.targets} --format dockerfile"
 
 
 def _serves(image: Image, asked: Asked) -> bool:
@@ -275,7 +310,7 @@ def _another_torch(stage: Stage, asked: Asked) -> Iterator[str]:
     best = next((tag for build in good if (tag := tags.get((build.version, build.variant)))), None)
     if best:
         yield f"FROM {PYTORCH}:{best}"
-    yield "install a torch that runs there: envsolve plan torch --target ... --format dockerfile"
+    yield f"install a torch that runs there: envsolve plan torch {asked.targets} --format dockerfile"
 
 
 # Packages that run on the CPU because nothing brings what they need for a GPU.

@@ -13,6 +13,8 @@ _HOSTS = re.compile(
     r"^(?:(?:docker\.io|index\.docker\.io|registry-1\.docker\.io|public\.ecr\.aws/docker|mirror\.gcr\.io)/)"
 )
 _NGC_CUDA = "nvcr.io/nvidia/cuda"
+# Any other host that has these has them from Docker Hub.
+_COPIED = re.compile(r"^[\w-]*(?:[.:][\w.:-]*|(?<=localhost))/((?:nvidia/cuda|pytorch/pytorch)$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class Name:
             repository, tag = name, "" if at else "latest"
         if repository == _NGC_CUDA:
             repository = "nvidia/cuda"
-        return cls(_HOSTS.sub("", repository).removeprefix("library/"), tag)
+        repository = _COPIED.sub(r"\1", _HOSTS.sub("", repository))
+        return cls(repository.removeprefix("library/"), tag)
 
     @property
     def known(self) -> bool:

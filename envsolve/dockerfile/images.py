@@ -19,6 +19,8 @@ from envsolve.values import CudaVersion, DriverVersion
 
 # The only repository whose older tags the catalogue knows completely.
 _TOOLKIT = "nvidia/cuda"
+# What its tags without a distribution were built on. Source: the repository's page, "LATEST tags", 2019.
+_UNNAMED = "ubuntu"
 
 
 # The tag, and what the container runtime requires of the driver.
@@ -125,7 +127,7 @@ def _nearest(tag: str, images: Iterable[Image]) -> tuple[str, ...]:
             continue
         for other in image.tags:
             parts = _parts(other)
-            another_system = _family(parts[-1]) != _family(wanted[-1])
+            another_system = _family(parts[-1]) != (_family(wanted[-1]) if wanted[-1][-1:].isdigit() else _UNNAMED)
             unlike = len(set(parts) ^ set(wanted)), another_system, DriverVersion.parse(image.version)
             place = CudaVersion.parse(image.version), image.version != release
             ranked.append((place, unlike, f"FROM {image.repository}:{other}"))
@@ -166,11 +168,14 @@ def _like(stage: Stage, asked: Asked, serves: Callable[[Distribution], bool]) ->
 
 def _requirement(stage: Stage, asked: Asked) -> ImageRequirement | None:
     """The condition of the image; the devel images of PyTorch's are built on NVIDIA's, and keep its variables."""
-    known, image = asked.catalogue.image_requirements, asked.image(stage)
-    if image is None or image.repository == _TOOLKIT:
-        return known.get(image.version) if image else None
-    cuda = re.search(r"-cuda(\d+\.\d+)-.*devel$", Name.of(stage.root.image).tag)
-    return next((one for one in known.values() if cuda and image.repository == PYTORCH and one.cuda == cuda[1]), None)
+    known, image, name = asked.catalogue.image_requirements, asked.image(stage), Name.of(stage.root.image)
+    tag = {_TOOLKIT: r"(\d+\.\d+(?:\.\d+)*)-", PYTORCH: r".*-cuda(\d+\.\d+)-.*devel$"}
+    found = re.match(tag.get(image.repository if image else name.repository, "(?!)"), name.tag)
+    if found is None:
+        return None
+    # Releases of one CUDA version differ in nothing that the condition names.
+    alike = (one for one in known.values() if CudaVersion.parse(one.cuda) == CudaVersion.parse(found[1]))
+    return known.get(found[1]) or next(alike, None)
 
 
 def _starts(image: Image, asked: Asked) -> bool:

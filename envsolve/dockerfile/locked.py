@@ -113,6 +113,9 @@ def _not_copied(command: Command, asked: Asked) -> Iterator[Finding]:
     # Files of other stages may be anywhere, and a project in another directory may be meant.
     if any(not one.sources and one.document is None for one in command.copied) or "--project" in words:
         return
+    # The context that was read may not be the one that is built from.
+    if any(posixpath.basename(source) == "uv.lock" for one in command.copied for source in one.sources):
+        return
     fails = bool({"--frozen", "--locked"} & {*words})
     level: Severity = "error" if fails else "warning"
     why = "so uv stops" if fails else "so uv resolves again, and may install other versions than those in the lock"

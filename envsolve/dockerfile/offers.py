@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from shlex import quote
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from envsolve.dockerfile.model import Command, Stage
 from envsolve.facts.builds import IndexPlace
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.hardware import Distribution, Image
+from envsolve.machine.known import target_of
 from envsolve.machine.model import Machine, Platform
 from envsolve.planning.builds import BuildLine, list_builds
 from envsolve.rules.nvidia import Facts
@@ -211,6 +213,11 @@ class Asked:
         """The platform of the machines, if they have one in common."""
         platforms = {machine.platform for machine in self.machines}
         return next(iter(platforms)) if len(platforms) == 1 else None
+
+    @property
+    def targets(self) -> str:
+        """The options of a command of envsolve that name the machines."""
+        return " ".join(f"--target {quote(target_of(machine))}" for machine in self.machines)
 
     def title(self, source: str | None) -> str | None:
         """The title of a source of the catalogue."""

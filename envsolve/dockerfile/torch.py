@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from shlex import quote
 
 from packaging.version import Version
 
 from envsolve.dockerfile.installs import Install, Places, Wanted
 from envsolve.dockerfile.model import Finding, Severity, Stage, other_installer
 from envsolve.dockerfile.offers import Asked, Offer, Within, failure, found, pinned, running
-from envsolve.machine.known import target_of
 from envsolve.packages.commands import installer
 
-# Of these the catalogue has every release since the first one that it has.
-_COMPLETE = ("torch", "torchvision", "torchaudio")
+COMPLETE = ("torch", "torchvision", "torchaudio")
+"""Packages of which the catalogue has every release since the first one that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class _Case:
         fits = [offer for offer in self.known if self.wanted.name == "torch" or _goes_with(offer, self.torch)]
         best = [next(running(some, self.within), None) for some in (near, fits)]
         commands = dict.fromkeys(offer.command(self.asked.catalogue.indexes) for offer in best if offer)
-        targets = " ".join(f"--target {quote(target_of(machine))}" for machine in self.asked.machines)
+        targets = self.asked.targets
         remedies = tuple(commands) or (f"see what would make it fit: envsolve plan {self.wanted.name} {targets}",)
         if self.wanted.through:
             # What requires it would replace another version by its own.
@@ -114,7 +112,8 @@ def _of_install(install: Install, stage: Stage, sofar: _Sofar, asked: Asked) -> 
     for wanted in filter(asked.is_judged(install), install.wanted):
         looks = asked.looks(install, wanted.name)
         # What could not be read may have brought another one.
-        new = asked.knows(stage) and wanted.name not in held and not (wanted.through and sofar.unread)
+        unlike = wanted.name not in held or (wanted.name == "torch" and sofar.torch is not None)
+        new = asked.knows(stage) and unlike and not (wanted.through and sofar.unread)
         case = _Case(wanted, install, looks, sofar.torch, within, new, "torch" in sofar.named, asked)
         if wanted.holds(asked.platform, within.python) is True and not _stays(case, sofar.there, held):
             finding = _judged(case)
@@ -221,7 +220,7 @@ def _unpublished(case: _Case) -> Finding | None:
 def _same_version(case: _Case) -> list[Offer] | None:
     """All builds of the versions that are asked for, on any index; None if the catalogue may not know them."""
     specifier, version = case.wanted.requirement.specifier, case.version
-    complete = case.wanted.name in _COMPLETE
+    complete = case.wanted.name in COMPLETE
     first, last = Version(case.known[-1].build.version), Version(case.known[0].build.version)
     if version is None:
         # A range may contain later releases, of which nothing is known.
@@ -285,7 +284,7 @@ def replaced(stage: Stage, asked: Asked) -> Iterator[Finding]:
             before, version, image = f"the torch of line {command.line}", None, False
         for install in asked.installs((command,)):
             own = [wanted for wanted in install.wanted if wanted.name == "torch"]
-            chosen = any(not wanted.file for wanted in own)
+            chosen = any(not wanted.file and not wanted.through for wanted in own)
             if before and later and not chosen and install.dependencies and not install.constrained:
                 yield from _replacing(before, version, install, asked, image=image)
             if own:
@@ -335,10 +334,9 @@ def _how(wanted: Wanted, before: str, version: str | None, asked: Asked) -> str 
     # A range would be satisfied by most versions; only an exact pin is likely to differ from an unknown torch.
     if version is None and not any(s.operator == "==" for s in needed):
         return None
-    return (
-        f"{wanted.requirement} ({newest.build.version}) requires torch{needed}: unless that is {before}, pip replaces "
-        "it with the default index's build"
-    )
+    unless = f"unless that is {before}" if version is None else f"{before} is {version}, so"
+    text = f"{wanted.requirement} ({newest.build.version}) requires torch{needed}: {unless}"
+    return f"{text}{',' if version is None else ''} pip replaces it with the default index's build"
 
 
 # Options and variables of an install.
@@ -369,4 +367,14 @@ def backend_auto(stage: Stage, asked: Asked) -> Iterator[Finding]:
             yield Finding(install.command.line, "backend-auto", "error", text, (remedy,))
 
 
-CHECKS = (argument_scope, backend_auto, builds, replaced)
+def mistaken_names(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """Names that the index has for something else, or for nothing that installs: sklearn, pytorch, cv2."""
+    mistakes = {name: group for group in asked.catalogue.package_names if group.means for name in group.names}
+    for install in asked.installs(stage.commands):
+        for name in (wanted.name for wanted in install.wanted if not wanted.through and not wanted.requirement.url):
+            if (group := mistakes.get(name)) and not asked.offers(name):
+                text = f"{name} is not the name of the package that it seems to mean"
+                yield Finding(install.command.line, "package-name", "warning", text, (f"install {group.means}",))
+
+
+CHECKS = (argument_scope, backend_auto, builds, mistaken_names, replaced)

@@ -125,7 +125,7 @@ TORCHES = sorted(
 )
 #: Versions of packages that must agree with torch.
 BESIDE = {
-    name: sorted({build.version for build in CATALOGUE.builds(name)})
+    name: sorted({build.version for build in CATALOGUE.builds(name) or CATALOGUE.builds_outside(name)})
     for name in ("torchvision", "torchaudio", "triton", "xformers", "flash-attn", "vllm")
 }
 #: The words of every known error, and none: the packages alone then give the cause.

@@ -257,6 +257,7 @@ def test_requirement_files_and_setup_of_the_context_are_read(catalogue: Catalogu
         ("RUN pip install torch==`cat version`x\n", "its version is given"),
         ("RUN pip install torch==2.0.0-cu121\n", "not a requirement"),
         ("RUN pip install torch==99\n", "no facts about a release"),
+        ("RUN pip install torch==1.3.1\n", "no facts about a release"),
         ("RUN pip install https://a/torch-2.0.0%2Bcu118-cp310-cp310-linux_x86_64.whl\n", "+cu118"),
         ("RUN pip install ./torch-2.0.0-cp310-cp310-linux_x86_64.whl\n", "named by its URL"),
         ("RUN pip install .\n", "its dependencies are not read"),
@@ -285,6 +286,8 @@ def test_a_lock_must_be_copied(catalogue: Catalogue, tmp_path: Path) -> None:
     [other] = found(text + "RUN uv sync\n", ADA, catalogue, tmp_path)
     assert (other.code, other.level) == ("lock-not-copied", "warning")
     assert not found(text + "COPY uv.lock .\nRUN uv sync --frozen\n", ADA, catalogue, tmp_path)
+    (tmp_path / "uv.lock").unlink()
+    assert not found(text + "COPY uv.lock .\nRUN uv sync --frozen\n", ADA, catalogue, tmp_path), "of another context"
     assert not found(text + "COPY --from=one /locks /app\nRUN uv sync --frozen\n", ADA, catalogue, tmp_path)
 
 

@@ -10,6 +10,8 @@ from envsolve.facts.catalogue import Catalogue
 from tests.dockerfile.conftest import check
 
 PYTHON = "FROM python:3.11-slim-bookworm\n"
+FAMILY = "RUN pip install torch torchvision torchaudio\n"
+COMPILED = f"{FAMILY}RUN TORCH_CUDA_ARCH_LIST=8.0 pip install flash-attn --no-build-isolation\n"
 NGC = "FROM nvcr.io/nvidia/pytorch:25.09-py3\n"
 OLD, NEW = "RTX 3090, driver 535.104, linux-x86_64", "RTX 3090, driver 580.95, linux-x86_64"
 CU121 = "--index-url https://download.pytorch.org/whl/cu121"
@@ -96,12 +98,32 @@ def test_an_unknown_image_may_have_the_libraries(catalogue: Catalogue) -> None:
             ["image-torch"],
         ),
         ("FROM ubuntu:22.04\nRUN apt-get install -y libnvidia-ml-dev\n", NEW, []),  # a header and a stub
+        # The torch of the image serves, so pip takes none.
+        (f"FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel\n{COMPILED}", "A100, driver 550.54", []),
+        (f"FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n{FAMILY}", "RTX 5090, driver 580.95", ["image-torch"]),
+        (f"FROM hub.example.org:5000/pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n{FAMILY}", NEW, []),
+        (
+            "FROM pytorch/pytorch:2.5.0-cuda12.4-cudnn9-runtime\nRUN pip install xformers==0.0.35\n",
+            "H100, driver 550.54.15",
+            ["build-does-not-run", "torch-replaced"],
+        ),
+        # Images that are older or newer than those that are recorded.
+        ("FROM pytorch/pytorch:1.5-cuda10.1-cudnn7-runtime\n", "A100, driver 535.183", ["image-gpu"]),
+        ("FROM pytorch/pytorch:0.4.1-cuda9-cudnn7-devel\n", "RTX 4090, driver 550.54", ["image-gpu"]),
+        ("FROM pytorch/pytorch:1.5-cuda10.1-cudnn7-runtime\n", "V100, driver 470.199", []),
+        ("FROM nvidia/cuda:13.1.1-base-ubuntu24.04\n", "RTX 5090, driver 580.95.05", ["image-driver"]),
+        ("FROM python:3.12-slim\nRUN pip install sklearn\n", NEW, ["package-name"]),
     ],
 )
 def test_what_a_publisher_put_there(catalogue: Catalogue, text: str, target: str, codes: list[str]) -> None:
     findings = check(text, target, catalogue).findings
     assert [finding.code for finding in findings] == codes, findings
     assert all(finding.remedies for finding in findings)
+
+
+def test_a_tag_without_a_distribution_means_ubuntu(catalogue: Catalogue) -> None:
+    [unknown] = check("FROM nvidia/cuda:10.1-cudnn7-devel\n", OLD, catalogue).findings
+    assert unknown.code == "image-unknown" and "-devel-ubuntu" in unknown.remedies[0]
 
 
 def test_another_release_of_the_image_is_offered(catalogue: Catalogue) -> None:
