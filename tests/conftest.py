@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import platform
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -14,6 +16,10 @@ import pytest
 from hypothesis import HealthCheck
 
 from envsolve.cli.output import SETTINGS, Settings
+from envsolve.install import managers
+from envsolve.install.files import File
+from envsolve.install.interpreters import Target
+from tests.install.wheels import small_pip
 
 _PREFIXES = ("PIP_", "UV_", "XDG_", "ENVSOLVE_", "PYTHON")
 _NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NETRC", "APPDATA")
@@ -57,6 +63,28 @@ def uv_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def no_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The empty home of tests that have no directory of their own."""
     return tmp_path_factory.mktemp("no-home")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def real_bundled_pip(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Target], File | None]]:
+    """Environments get a pip of two files: to copy the 500 of the real one takes longer than the rest of an install."""
+    real = managers.bundled_pip
+
+    def small(target: Target) -> File | None:
+        # An older Python may run pip from that wheel, as envsolve's own pip does not support it.
+        if target.pip is None or target.version != platform.python_version():
+            return real(target)
+        return real(replace(target, pip=small_pip(tmp_path_factory.mktemp("pip"), target.pip)))
+
+    managers.bundled_pip = small
+    yield real
+    managers.bundled_pip = real
+
+
+@pytest.fixture
+def real_pip(real_bundled_pip: Callable[[Target], File | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that runs the pip of an environment."""
+    monkeypatch.setattr(managers, "bundled_pip", real_bundled_pip)
 
 
 def _set(variables: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -24,12 +24,15 @@ PROBE_SECONDS = 30.0
 """Seconds in which a program must identify itself, on a busy machine and a cold network disk."""
 
 # Run by the interpreter itself, in isolation; old Pythons included, so it stays within the standard library of 3.8.
-# `_base_executable` is the interpreter behind a virtual environment, which may be the very one being replaced.
+# `_base_executable` is the interpreter behind a virtual environment, which may be the very one being replaced. The pip
+# that `ensurepip` installs is beside it, or where Debian has put it.
 _PROBE = """
-import json, os, platform, sys, sysconfig
+import glob, json, os, platform, sys, sysconfig
+folders = [sysconfig.get_config_var("WHEEL_PKG_DIR"), os.path.join(os.path.dirname(os.__file__), "ensurepip/_bundled")]
 print(json.dumps({
     "base": getattr(sys, "_base_executable", None) or sys.executable,
     "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    "pip": max((path for folder in folders if folder for path in glob.glob(folder + "/pip-*.whl")), default=None),
     "markers": {
         "implementation_name": sys.implementation.name,
         "implementation_version": platform.python_version(),
@@ -55,11 +58,13 @@ class Target:
         executable: The base interpreter, never one of a virtual environment.
         markers: Its values of the environment markers (PEP 508).
         free_threaded: Whether it is a build without the global interpreter lock.
+        pip: The pip wheel that it carries for ``ensurepip``; None if its maker removed it.
     """
 
     executable: Path
     markers: Environment
     free_threaded: bool
+    pip: Path | None
 
     @property
     def version(self) -> str:
@@ -122,7 +127,8 @@ def probe(executable: str) -> Target | None:
         return None
     if facts["markers"]["implementation_name"] != "cpython":
         return None
-    return Target(Path(facts["base"]), facts["markers"], facts["free_threaded"])
+    pip = Path(facts["pip"]) if facts["pip"] else None
+    return Target(Path(facts["base"]), facts["markers"], facts["free_threaded"], pip)
 
 
 def _candidates(python: str | None) -> Iterator[str]:

@@ -62,15 +62,8 @@ def test_a_bundle_is_installed_without_a_network(plan: Plan, tmp_path: Path) -> 
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"ES_VARIABLE={tmp_path}/env/lib/python{PYTHON}/site-packages/x" in done.stdout
-    found = subprocess.run(
-        [str(tmp_path / "env/bin/python"), "-m", "pip", "list", "--format", "json"], capture_output=True, check=True
-    )
-    have = {one["name"]: one["version"] for one in json.loads(found.stdout)}
-    assert {name: have.get(name) for name in ("es-direct", "es-one", "es-two")} == {
-        "es-direct": "0.5",
-        "es-one": "1.0",
-        "es-two": "2.0",
-    }
+    installed = {path.name for path in tmp_path.glob("env/lib/*/site-packages/es_*.dist-info")}
+    assert installed == {"es_direct-0.5.dist-info", "es_one-1.0.dist-info", "es_two-2.0.dist-info"}
     again = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert again.returncode == 1 and "already exists" in again.stderr
 

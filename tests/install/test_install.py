@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ensurepip
 import hashlib
 import os
 import subprocess
@@ -76,7 +77,17 @@ def test_an_environment_works_at_its_final_place(demo: Plan, tmp_path: Path, man
     assert beside(prefix) == []
 
 
+@pytest.mark.usefixtures("real_pip")
+def test_an_environment_has_the_pip_that_its_python_carries(demo: Plan, tmp_path: Path) -> None:
+    target = probe(sys.executable)
+    assert target is not None and target.pip is not None
+    version = output(install(demo, tmp_path / "env").python, "-c", "import pip; print(pip.__version__)")
+    assert target.pip.name.startswith(f"pip-{version}-")
+    assert version in {path.name.split("-")[1] for path in Path(ensurepip.__file__).parent.glob("_bundled/pip-*")}
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_pip")
 def test_pip_works_in_the_environment(demo: Plan, tmp_path: Path) -> None:
     prefix = tmp_path / "env"
     install(demo, prefix)

@@ -93,6 +93,7 @@ def test_a_copy_with_other_times_is_still_as_planned(made: tuple[Plan, Path]) ->
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_pip")
 def test_packages_that_were_added_since_do_not_count_as_damage(made: tuple[Plan, Path], tmp_path: Path) -> None:
     from tests.install.test_install import output
 

@@ -17,10 +17,9 @@ from typing import Any, Protocol
 from envsolve.errors import UsageError
 from envsolve.install import staging as strays
 from envsolve.install.files import File
-from envsolve.install.interpreters import PROBE_SECONDS, Target
+from envsolve.install.interpreters import Target
 from envsolve.packages.config_files import pip_layers
 from envsolve.system.files import parse_toml, read_regular
-from envsolve.system.processes import ask
 
 # What of a user's pip and uv configuration a run of theirs may see: how to reach an index, and where the cache is.
 #
@@ -188,29 +187,15 @@ def choose(name: str | None, python: Path, target: Target, pip: File | None) -> 
     )
 
 
-_BUNDLED_PIP = """
-import glob, os, sysconfig
-folders = [sysconfig.get_config_var("WHEEL_PKG_DIR")]
-try:
-    import ensurepip
-    folders.append(os.path.join(os.path.dirname(ensurepip.__file__), "_bundled"))
-except ImportError:
-    pass
-print(max((path for folder in folders if folder for path in glob.glob(os.path.join(folder, "pip-*.whl"))), default=""))
-"""
-
-
 def bundled_pip(target: Target) -> File | None:
-    """The pip wheel that the interpreter carries for ``ensurepip``; None if its maker removed it.
+    """The pip that the interpreter carries, as a file to install; None if it carries none.
 
     An environment gets this pip, so that ``python -m pip`` works in it, unless the plan has one.
     """
-    answer = ask([str(target.executable), "-I", "-c", _BUNDLED_PIP], os.environ, limit=PROBE_SECONDS)
-    if answer is None:
+    if target.pip is None:
         return None
-    wheel = Path(answer.partition("\n")[0])
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    return File("pip", wheel.name.split("-")[1], "wheel", wheel.name, wheel.as_uri(), {"sha256": digest})
+    digest = hashlib.sha256(target.pip.read_bytes()).hexdigest()
+    return File("pip", target.pip.name.split("-")[1], "wheel", target.pip.name, target.pip.as_uri(), {"sha256": digest})
 
 
 def child_environment(manager: Manager, staging: Path, temporary: Path) -> dict[str, str]:
