@@ -116,6 +116,13 @@ def vendors_own(scene: Scene) -> Fix | None:
     return Fix(fix.text, route.command)
 
 
+def hip_version(scene: Scene) -> str:
+    """The official gfx number, in ROCm's form, of the generation of the AMD GPU that a report names."""
+    pairs = (pair.rsplit(" ", 1) for pair in Cause("no-kernel-for-gpu").words("hip-overrides").split("; "))
+    text = scene.report.text.lower()
+    return next((version for pattern, version in pairs if re.search(pattern, text)), "10.3.0")
+
+
 def gpu_names(gpus: Sequence[Gpu]) -> str:
     """``Tesla V100 (cc 7.0) and GTX 1050 (cc 6.1)``, or ``the GPU``."""
     return " and ".join(gpu.label for gpu in gpus) or "the GPU"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, lines, shown_variable
+from envsolve.diagnose.causes._shared import Cause, hip_version, lines, shown_variable
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -22,6 +22,11 @@ _PROFILE = re.compile(r"\bMIG[- ]\dg\.\d{1,3}gb", re.IGNORECASE)
 
 def from_report(scene: Scene) -> Iterator[Finding]:
     """MIG mode explains a wrong number; otherwise the mask does, or the number of GPUs."""
+    if hip := CAUSE.first(scene, "hip"):
+        other = Cause("no-kernel-for-gpu").fix("hip-override", version=hip_version(scene))
+        ways = (CAUSE.fix("hip-groups"), other, CAUSE.fix("hip-look"))
+        yield CAUSE.finding("hip", Grounds.STATED, lines(hip), ways, ("no-driver", "cpu-build"))
+        return
     match = CAUSE.first(scene, "uuid")
     if match and len(set(_UUID.findall(scene.visible_devices or ""))) > 1:
         yield _in_mig_mode(scene, match)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
+from envsolve.diagnose.causes._shared import Cause, gpu_names, hip_version, lines, torch_evidence
 from envsolve.diagnose.causes.mixed_flavours.linker import published_wheel
 from envsolve.diagnose.fixes import companions_for_torch, jetson_remedies, replacements, self_built, with_another_python
 from envsolve.diagnose.model import Finding, Fix, Grounds
@@ -27,6 +27,10 @@ _FAILED = ("error_invalid_ptx", "error_invalid_handle", "no kernel image", "erro
 
 def from_report(scene: Scene) -> Iterator[Finding]:
     """Find whose code is missing for the GPU, if anyone's."""
+    if hip := CAUSE.first(scene, "hip"):  # an AMD GPU, whose words are like those of CUDA
+        ways = (CAUSE.fix("hip-override", version=hip_version(scene)), CAUSE.fix("hip-build"))
+        yield CAUSE.finding("hip", Grounds.STATED, (*lines(hip), *torch_evidence(scene)), ways)
+        return
     limit, match, missing = CAUSE.first(scene, "limit"), failure(scene), lacking(scene)
     if faiss := CAUSE.first(scene, "faiss"):
         yield CAUSE.finding("faiss", Grounds.STATED, (*lines(faiss), *scene.gpu_evidence), _of_faiss(scene))

@@ -37,7 +37,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         words = f"{name} {version}" if version else name
         yield CAUSE.finding("platform", Grounds.STATED, lines(match), fixes, asked=words, platform=_platform(scene))
     if match := scene.first("conda-none", "conda-needed"):
-        yield _unknown(match, match.group("package", "name", "spec"), _conda(scene), channel=_channels(scene))
+        yield _unknown(match, match.group("package", "name", "spec", "wanted"), _conda(scene), channel=_channels(scene))
     if match := scene.first("image-gone"):
         parts = ":".join(filter(None, (match.group("where"), match.group("tag"))))
         image = match.group("image", "ref") or parts or "the image"

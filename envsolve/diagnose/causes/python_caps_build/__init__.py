@@ -83,7 +83,13 @@ def _looked_up(scene: Scene, asked: Asked) -> Iterator[Finding]:
         matches = [asked.match, *scene.found("pip-ignored")[:1]]
         yield _out_of_range(scene, matches, range_, [python_for(scene, range_)], ("no-such-build",))
     elif asked.why == "python":
-        fixes = (*nearest(scene, asked.name, ""), another_python(pythons[-1]))
+        other = () if scene.other_vendor else nearest(scene, asked.name, "")
+        fixes = (*other, another_python(pythons[-1]))
+        if asked.wanted and "+" not in asked.wanted and not scene.torch:
+            # Nothing is installed yet, and a project that pins a version expects that one.
+            place = another_python(pythons[-1])
+            command = f"{place.command} .venv-{pythons[-1]} && VIRTUAL_ENV=.venv-{pythons[-1]} uv pip install"
+            fixes = (Fix(place.text, f"{command} '{asked.words}'"), *other)
         yield _published(Grounds.CONFIRMED, evidence, fixes, asked.words, scene.python, pythons)
     elif asked.why == "another-index" and scene.python is None:
         # Which Python it is decides first, and the report does not say.
