@@ -35,6 +35,9 @@ os.environ["ENVSOLVE_CATALOGUE"] = os.devnull
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# As the program itself does: with Python's own threshold, a sixth of the time goes to looking for garbage.
+gc.set_threshold(200_000)
+
 # The default run tries a few examples of each property, the same ones each time, so that what passes once passes again;
 # ``make thorough`` tries many new ones. How long an example takes says how busy the computer is: the first one may load
 # the catalogue.

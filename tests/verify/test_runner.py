@@ -12,6 +12,7 @@ import tempfile
 import textwrap
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def write_check(folder: Path, body: str, *, name: str = "probe", runs_on: str = 
 
 def run_one(folder: Path, body: str, *, time_limit: float = 120.0, needs: str = "()") -> Check:
     write_check(folder, body, needs=needs)
-    (check,) = run_checks(PYTHON, folder=folder, time_limit=time_limit).checks
+    (check,) = run_checks(replace(target(), time_limit=time_limit), folder=folder).checks
     return check
 
 
@@ -276,7 +277,7 @@ def test_what_is_needed_and_absent_is_a_skip(tmp_path: Path) -> None:
 
 def test_a_report_of_skips_alone_has_not_passed(tmp_path: Path) -> None:
     write_check(tmp_path, "return {'detail': ''}", needs="('no_such_module_here',)")
-    report = run_checks(PYTHON, folder=tmp_path)
+    report = run_checks(target(), folder=tmp_path)
     assert not report.passed
     assert not report.failed
 
@@ -285,7 +286,7 @@ def test_checks_of_gpus_run_once_for_each_gpu_that_a_host_check_lists(tmp_path: 
     write_check(tmp_path, "return {'detail': 'two', 'devices': ['A (cc 9.0)', 'B (cc 8.0)']}", name="cards")
     write_check(tmp_path, "return {'detail': argument}", name="each", runs_on="gpu")
     write_check(tmp_path, "return {'detail': argument}", name="ahead", runs_on="architecture")
-    checks = run_checks(PYTHON, folder=tmp_path).checks
+    checks = run_checks(target(), folder=tmp_path).checks
     assert [(check.name, check.gpu, check.detail) for check in checks] == [
         ("cards", None, "two"),
         ("each", "0: A (cc 9.0)", "0"),
@@ -296,7 +297,7 @@ def test_checks_of_gpus_run_once_for_each_gpu_that_a_host_check_lists(tmp_path: 
 def test_without_a_gpu_its_checks_are_skips(tmp_path: Path) -> None:
     write_check(tmp_path, "raise RuntimeError('cuInit failed')", name="cards")
     write_check(tmp_path, "return {'detail': argument}", name="each", runs_on="gpu")
-    report = run_checks(PYTHON, folder=tmp_path)
+    report = run_checks(target(), folder=tmp_path)
     assert [check.status for check in report.checks] == ["fail", "skip"]
     assert report.failed
 
@@ -363,7 +364,7 @@ def test_relative_paths_lead_where_they_lead_from_here(tmp_path: Path, monkeypat
         tmp_path,
         f"import os, shadowing_module; return {{'detail': ' '.join(os.environ[n] for n in {list(variables)})}}",
     )
-    (check,) = run_checks(PYTHON, folder=tmp_path).checks
+    (check,) = run_checks(target(), folder=tmp_path).checks
     assert check.detail == f"{tmp_path}/shadow:/else:{tmp_path} {tmp_path}/ptxas no-such"
 
 
@@ -381,7 +382,7 @@ def test_no_place_for_temporary_files(tmp_path: Path, monkeypatch: pytest.Monkey
         run_checks(PYTHON, folder=tmp_path)
     assert "TMPDIR" in (caught.value.hint or "")
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "gone"))
-    with pytest.raises(EnvsolveError, match=r"no directory can be made in .*gone: No such file"):
+    with pytest.raises(EnvsolveError, match=r"cannot create a directory in .*gone: No such file"):
         run_checks(PYTHON, folder=tmp_path)
 
 
