@@ -253,7 +253,7 @@ def contents(stage: Stage, asked: Asked) -> Iterator[Finding]:
         else:
             continue
         text = f"{stage.root.image} contains CUDA {cuda}; on {one_line(machine)}: {text}"
-        remedies = _another_release(image, asked) if image else _another_torch(stage, asked)
+        remedies = _another_release(image, stage, asked) if image else _another_torch(stage, asked)
         yield Finding(stage.root.line, code, "error", text, tuple(remedies), asked.title(source))
 
 
@@ -276,19 +276,23 @@ def _knows(toolkit: Toolkit, cc: ComputeCapability, asked: Asked) -> bool:
     return best_code(toolkit.archs, cc, asked.facts.architectures)[0].usable
 
 
-def _another_release(image: Image, asked: Asked) -> Iterator[str]:
-    """The newest release of the same image that runs on every machine."""
-    for other in sorted(asked.catalogue.images, key=lambda one: DriverVersion.parse(one.version), reverse=True):
-        if other.repository == image.repository and other.cuda and _serves(other, asked):
-            alike = [tag for tag, kind in zip(other.tags, other.kinds, strict=True) if kind in image.kinds]
-            yield f"FROM {other.repository}:{(alike or other.tags)[0]}"
-            return
-    yield f"install a torch that runs there: envsolve plan torch {asked.targets} --format dockerfile"
+def _another_release(image: Image, stage: Stage, asked: Asked) -> Iterator[str]:
+    """The newest release of the same kind of the image that runs on every machine, otherwise of any kind."""
+    good = [one for one in asked.catalogue.images if one.repository == image.repository and _serves(one, asked)]
+    ranked = (
+        (stage.root.image.endswith(f"-{kind}"), DriverVersion.parse(one.version), f"FROM {one.repository}:{tag}")
+        for one in good
+        for tag, kind in zip(one.tags, one.kinds, strict=True)
+    )
+    if best := max(ranked, default=None):
+        yield best[-1]
+    else:
+        yield f"install a torch that runs there: envsolve plan torch {asked.targets} --format dockerfile"
 
 
 def _serves(image: Image, asked: Asked) -> bool:
     facts, toolkit = asked.facts, toolkit_of(image.cuda, asked.catalogue.toolkits)
-    return all(
+    return bool(image.cuda) and all(
         driver_runs(image.cuda, machine.driver, "linux", facts.toolkits, facts.floors).reason.ok is not False
         and all(toolkit and gpu.cc and _knows(toolkit, gpu.cc, asked) for gpu in machine.gpus or ())
         for machine in asked.machines
@@ -306,7 +310,7 @@ def _another_torch(stage: Stage, asked: Asked) -> Iterator[str]:
         for kind in image.kinds
         if kind.endswith(own)
     }
-    good = (o.build for o in running(asked.offers("torch"), Within()) if o.without_triton is None)
+    good = (offer.build for offer in running(asked.offers("torch"), Within()))
     best = next((tag for build in good if (tag := tags.get((build.version, build.variant)))), None)
     if best:
         yield f"FROM {PYTORCH}:{best}"

@@ -128,7 +128,9 @@ def _nearest(tag: str, images: Iterable[Image]) -> tuple[str, ...]:
         for other in image.tags:
             parts = _parts(other)
             another_system = _family(parts[-1]) != (_family(wanted[-1]) if wanted[-1][-1:].isdigit() else _UNNAMED)
-            unlike = len(set(parts) ^ set(wanted)), another_system, DriverVersion.parse(image.version)
+            # The newest release of a distribution, whose Python is new enough for most packages.
+            older = -float(re.sub(r"^\D+", "", parts[-1]) or 0)
+            unlike = len(set(parts) ^ set(wanted)), another_system, DriverVersion.parse(image.version), older
             place = CudaVersion.parse(image.version), image.version != release
             ranked.append((place, unlike, f"FROM {image.repository}:{other}"))
     return (min(ranked)[-1],) if ranked else ()

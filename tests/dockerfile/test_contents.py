@@ -126,6 +126,17 @@ def test_a_tag_without_a_distribution_means_ubuntu(catalogue: Catalogue) -> None
     assert unknown.code == "image-unknown" and "-devel-ubuntu" in unknown.remedies[0]
 
 
+def test_triton_is_no_reason_to_offer_an_old_torch(catalogue: Catalogue) -> None:
+    pascal = "GTX 1080 Ti, driver 570.124.06, linux-x86_64"
+    [image] = check("FROM pytorch/pytorch:2.7.1-cuda12.8-cudnn9-runtime\n", pascal, catalogue).findings
+    assert image.remedies[0] > "FROM pytorch/pytorch:2.1" and "-cuda12.6-" in image.remedies[0]
+
+
+def test_what_runs_on_tensorflow_1_stays_there(catalogue: Catalogue) -> None:
+    [image] = check("FROM nvcr.io/nvidia/tensorflow:20.12-tf1-py3\n", "H100, driver 535.183.01", catalogue).findings
+    assert image.remedies == ("FROM nvcr.io/nvidia/tensorflow:23.03-tf1-py3",)
+
+
 def test_another_release_of_the_image_is_offered(catalogue: Catalogue) -> None:
     [finding] = check(NGC, OLD, catalogue).findings
     assert finding.remedies == ("FROM nvcr.io/nvidia/pytorch:25.07-py3",)

@@ -160,7 +160,7 @@ def test_the_summary_counts_every_record_once() -> None:
     assert torch.files >= torch.hashed >= torch.one_source
     text = describe_summary(summary)
     assert re.search(rf"(?m)^drivers +{len(CATALOGUE.drivers)} ", text)
-    assert f"Facts on torch are of {CATALOGUE.date}." in text
+    assert f"The newest fact about torch is of {CATALOGUE.date}." in text
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Any, str]:
