@@ -275,6 +275,16 @@ def driver_remedy(family: Family, answer: Answer) -> Iterator[Fix]:
             return
 
 
+def driver_for(family: Family, wanted: Option) -> Fix | None:
+    """The oldest driver with which a torch and its Triton run."""
+
+    def answer(newer: Family) -> tuple[Option, ...] | None:
+        found = (o for o in newer.options("torch") if o.identity == wanted.identity and o.verdict.triton)
+        return next(((option,) for option in found), None)
+
+    return next(driver_remedy(family, answer), None)
+
+
 def known_drivers(facts: Facts) -> Sequence[Driver]:
     """The first driver of every branch, and the floors of the CUDA families, which lie within one; oldest first."""
     first = {branch.branch: branch for branch in facts.drivers}

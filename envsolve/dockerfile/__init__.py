@@ -13,11 +13,12 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from envsolve.dockerfile import compiling, conda, contents, images, locked, torch
+from envsolve.dockerfile.base_image import with_one_image
 from envsolve.dockerfile.compiling import nvcc_code
 from envsolve.dockerfile.contents import parts_unjudged, with_dependencies
 from envsolve.dockerfile.installs import Context, Install, Wanted, installs
 from envsolve.dockerfile.locked import lock_of, lock_unjudged
-from envsolve.dockerfile.model import Command, Report, Stage, Unjudged, other_installer
+from envsolve.dockerfile.model import Command, Finding, Report, Stage, Unjudged, other_installer
 from envsolve.dockerfile.offers import Asked, in_container, offers, pinned
 from envsolve.dockerfile.read import read_stages
 from envsolve.dockerfile.sources import compiled_in
@@ -47,13 +48,15 @@ def check_dockerfile(
     stages = read_stages(text)
     judged = tuple(in_container(as_judged(machine, None, catalogue.drivers)) for machine in machines)
     known = cache(lambda name: offers(name, judged, catalogue))
-    files = Context(context)
-    # By identity, since a command has a mapping and cannot be hashed.
-    read = {id(command): tuple(_read(command, files)) for stage in stages for command in stage.commands}
-    asked = Asked(judged, catalogue, Facts.of(catalogue), stages[-1], files, read, known)
-    asked = replace(asked, read=with_dependencies(stages, asked))
-    # Stages that are built on one another lead to the same finding more than once.
-    found = dict.fromkeys(f for check in CHECKS for stage in stages for f in check(stage, asked))
+    files, facts = Context(context), Facts.of(catalogue)
+
+    def ask(stages: Sequence[Stage]) -> Asked:
+        read = {id(command): tuple(_read(command, files)) for stage in stages for command in stage.commands}
+        asked = Asked(judged, catalogue, facts, stages[-1], files, read, known)
+        return replace(asked, read=with_dependencies(stages, asked))
+
+    asked = ask(stages)
+    found = with_one_image(text, stages, asked, lambda changed: _findings(read := read_stages(changed), ask(read)))
     left = dict.fromkeys(one for stage in stages for one in unjudged(stage, asked))
     if not any(machine.gpus or machine.driver for machine in judged):
         text = "no machine with a GPU or a driver is known: name one, --target 'RTX 4090, driver 550.54'"
@@ -62,6 +65,14 @@ def check_dockerfile(
         findings=tuple(sorted(found, key=lambda finding: finding.line)),
         unjudged=tuple(sorted(left, key=lambda one: one.line)),
     )
+
+
+def _findings(stages: Sequence[Stage], asked: Asked) -> dict[Finding, int]:
+    """Every finding with the line of the FROM that its stage comes from.
+
+    Stages that are built on one another lead to the same finding more than once.
+    """
+    return {f: stage.root.line for check in CHECKS for stage in stages for f in check(stage, asked)}
 
 
 def _read(command: Command, files: Context) -> Iterator[Install]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from envsolve.dockerfile.compiling import nvcc_code
 from envsolve.dockerfile.image_names import Name
@@ -11,14 +11,14 @@ from envsolve.dockerfile.installs import Install
 from envsolve.dockerfile.model import Finding, Stage
 from envsolve.dockerfile.offers import PYTORCH, Asked, Offer, Within, found, pinned, running
 from envsolve.dockerfile.sources import compiled_in
-from envsolve.facts.hardware import Distribution, Image, ImageRequirement
-from envsolve.machine.model import Machine, Platform, one_line
+from envsolve.facts.hardware import Image, ImageRequirement
+from envsolve.machine.model import Machine, one_line
 from envsolve.rules.nvidia.driver import compat_serves, driver_runs
-from envsolve.rules.platform import libc_of, libc_text
+from envsolve.rules.platform import libc_text
 from envsolve.values import CudaVersion, DriverVersion
 
 # The only repository whose older tags the catalogue knows completely.
-_TOOLKIT = "nvidia/cuda"
+TOOLKIT = "nvidia/cuda"
 # What its tags without a distribution were built on. Source: the repository's page, "LATEST tags", 2019.
 _UNNAMED = "ubuntu"
 
@@ -36,7 +36,7 @@ def tag(stage: Stage, asked: Asked) -> Iterator[Finding]:
     kept = [image for image in known if not image.retired]
     image = asked.image(stage)
     if image is None:
-        if name.repository == _TOOLKIT and _all_are_known(name.tag, known):
+        if name.repository == TOOLKIT and _all_are_known(name.tag, known):
             text = f"no image {name.repository}:{name.tag} is known to have been published"
             yield Finding(stage.line, "image-unknown", "error", text, _nearest(name.tag, kept))
         return
@@ -105,9 +105,7 @@ def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, aske
         f"refuses to start it, since {have}"
     )
     cuda = CudaVersion.parse(driver.cuda) if driver and driver.cuda else (0, 0)
-    kept = [
-        DriverVersion.parse(i.version) for i in asked.catalogue.images if i.repository == _TOOLKIT and not i.retired
-    ]
+    kept = [DriverVersion.parse(i.version) for i in asked.catalogue.images if i.repository == TOOLKIT and not i.retired]
     best = max((release for release in kept if release[:2] <= cuda), default=None)
     remedies = [f"start from an image of CUDA {best} or older"] if best else []
     remedies.append("if wheels provide CUDA, start from an image without it: python:3.12-slim-bookworm")
@@ -120,14 +118,14 @@ def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, aske
 
 def _nearest(tag: str, images: Iterable[Image]) -> tuple[str, ...]:
     """The ``FROM`` line of the tag most like another one: of its release or the next, then by kind and distribution."""
-    release, cuda, wanted = tag.partition("-")[0], CudaVersion.parse(tag), _parts(tag)
+    release, cuda, wanted = tag.partition("-")[0], CudaVersion.parse(tag), tag_parts(tag)
     ranked = []
     for image in images:
         if CudaVersion.parse(image.version) < cuda:
             continue
         for other in image.tags:
-            parts = _parts(other)
-            another_system = _family(parts[-1]) != (_family(wanted[-1]) if wanted[-1][-1:].isdigit() else _UNNAMED)
+            parts = tag_parts(other)
+            another_system = system_family(parts[-1]) != system_family(wanted[-1])
             # The newest release of a distribution, whose Python is new enough for most packages.
             older = -float(re.sub(r"^\D+", "", parts[-1]) or 0)
             unlike = len(set(parts) ^ set(wanted)), another_system, DriverVersion.parse(image.version), older
@@ -136,42 +134,21 @@ def _nearest(tag: str, images: Iterable[Image]) -> tuple[str, ...]:
     return (min(ranked)[-1],) if ranked else ()
 
 
-def _parts(tag: str) -> list[str]:
+def tag_parts(tag: str) -> list[str]:
+    """``12.9.1``, ``cudnn``, ``devel`` and ``ubuntu22.04`` of a tag."""
     # Newer tags say cudnn without its major version.
     return re.sub(r"cudnn\d+", "cudnn", tag).split("-")
 
 
-def _family(distribution: str) -> str:
-    return distribution.rstrip("0123456789.")
-
-
-def _like(stage: Stage, asked: Asked, serves: Callable[[Distribution], bool]) -> tuple[str, ...]:
-    """The nearest image of the same kind and CUDA major on a distribution that serves and that every machine starts."""
-    image, tag = asked.image(stage), Name.of(stage.root.image).tag
-    kind = next((k for k in image.kinds if f"-{k}-" in tag), None) if image else None
-    if image is None or kind is None:
-        return ()
-    major, systems = CudaVersion.parse(image.version).major, asked.catalogue.distributions
-    return _nearest(
-        tag,
-        (
-            other
-            for other in asked.catalogue.images
-            if other.repository == image.repository
-            and kind in other.kinds
-            and CudaVersion.parse(other.version).major == major
-            and (not other.retired or other.version == image.version)
-            and (system := systems.get(other.distribution))
-            and serves(system)
-            and _starts(other, asked)
-        ),
-    )
+def system_family(distribution: str) -> str:
+    """``ubuntu`` of ``ubuntu22.04``, and of the last part of a tag that names no distribution."""
+    return distribution.rstrip("0123456789.") if distribution[-1:].isdigit() else _UNNAMED
 
 
 def _requirement(stage: Stage, asked: Asked) -> ImageRequirement | None:
     """The condition of the image; the devel images of PyTorch's are built on NVIDIA's, and keep its variables."""
     known, image, name = asked.catalogue.image_requirements, asked.image(stage), Name.of(stage.root.image)
-    tag = {_TOOLKIT: r"(\d+\.\d+(?:\.\d+)*)-", PYTORCH: r".*-cuda(\d+\.\d+)-.*devel$"}
+    tag = {TOOLKIT: r"(\d+\.\d+(?:\.\d+)*)-", PYTORCH: r".*-cuda(\d+\.\d+)-.*devel$"}
     found = re.match(tag.get(image.repository if image else name.repository, "(?!)"), name.tag)
     if found is None:
         return None
@@ -180,7 +157,7 @@ def _requirement(stage: Stage, asked: Asked) -> ImageRequirement | None:
     return known.get(found[1]) or next(alike, None)
 
 
-def _starts(image: Image, asked: Asked) -> bool:
+def starts(image: Image, asked: Asked) -> bool:
     """Whether the container runtime starts an image of NVIDIA's on every machine."""
     requirement = asked.catalogue.image_requirements.get(image.version)
     return requirement is None or all(_starts_on(requirement, machine, asked) for machine in asked.machines)
@@ -285,10 +262,8 @@ def _is_fine(install: Install, own_python: str, asked: Asked) -> bool:
 
 
 def _newer_python(stage: Stage, best: Offer, asked: Asked) -> Iterator[str]:
-    """The same image on a newer distribution if something is compiled in it, otherwise an official image of Python."""
-    if any(map(nvcc_code, stage.commands)) or any(compiled_in(stage, asked)):
-        yield from _like(stage, asked, lambda found: bool(found.python and best.for_python(found.python)))
-    else:
+    """An official image of Python if nothing is compiled; the same image on a newer distribution otherwise."""
+    if not any(map(nvcc_code, stage.commands)) and not any(compiled_in(stage, asked)):
         kept = (i for i in asked.catalogue.images if i.repository == "python" and not i.retired)
         if images := [image for image in kept if best.for_python(image.version)]:
             # The middle one: the newest Python lacks wheels of many packages, the oldest is retired first.
@@ -319,21 +294,17 @@ def _kept_off(install: Install, stage: Stage, within: Within, asked: Asked) -> I
             text = f"{wanted.place}{stage.root.image} has {libc_text(within.libc)}, and every wheel of "
             text += f"{wanted.requirement} is made for "
             text += "glibc" if within.libc[0] == "musl" else f"{libc_text(needed)} or newer"
-            remedies = tuple(_newer_libc(stage, within, others, asked))
+            remedies = (_newer_libc(within, asked),)
             yield Finding(install.command.line, "image-libc", "error", text + ": pip finds none", remedies)
 
 
-def _newer_libc(stage: Stage, within: Within, others: Sequence[Offer], asked: Asked) -> Iterator[str]:
-    """The same toolkit image on a newer distribution, otherwise the official image of the same Python."""
-
-    def serves(distribution: Distribution) -> bool:
-        there = Within(distribution.python, libc_of(Platform(libc=distribution.libc)))
-        return there.libc is not None and any(offer.fits(there) for offer in others)
-
-    yield from _like(stage, asked, serves)
+def _newer_libc(within: Within, asked: Asked) -> str:
+    """The official image of the same Python."""
     wanted = within.python or asked.catalogue.pythons[0]
     tags = [i.tags[0] for i in asked.catalogue.images if (i.repository, i.version) == ("python", wanted)]
-    yield f"FROM python:{tags[0]}" if tags else f"start from an image with a newer glibc: python:{wanted}-slim-bookworm"
+    return (
+        f"FROM python:{tags[0]}" if tags else f"start from an image with a newer glibc: python:{wanted}-slim-bookworm"
+    )
 
 
 CHECKS = (compat_libcuda, driver_in_image, libc, python, platform, tag, driver)

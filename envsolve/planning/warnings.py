@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from envsolve.advice.changes import driver_remedy
+from envsolve.advice.changes import driver_for
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.evidence import Evidence
@@ -174,10 +173,9 @@ def about_torch(solution: Solution, family: Family) -> Iterator[PlanWarning]:
         return
     for reason in option.verdict.reasons:
         if reason.rule in _TRITON_RULES and reason.ok is False:
-            # Torch's own ptxas, of an older CUDA, helps where only the driver is too old for Triton's.
-            own = (
-                option.build.own_ptxas if reason.rule == "triton-driver" and _own_ptxas_serves(option, family) else None
-            )
+            # Torch's own ptxas, of an older CUDA, helps if only the driver is too old for Triton's.
+            helps = reason.rule == "triton-driver" and _own_ptxas_serves(option, family)
+            own = option.build.own_ptxas if helps else None
             without = _WITHOUT_MATRIX if reason.rule == "triton-matrix" else _WITHOUT_TRITON
             rest = f"torch.compile uses the ptxas {own} inside torch and works" if own else without
             remedy = _TRITON_REMEDY if own else _torch_with_triton(family)
@@ -217,17 +215,11 @@ def _held_back(option: Option, family: Family) -> Iterator[PlanWarning]:
             others = assemblers(pin, family.machines, family.facts, family.catalogue.compilers)
             how = "with a ptxas from another package" if next(others, None) else "without Triton"
             ways = [f"ask for torch=={other.build.version} to take it {how}"]
-            if why.rule == "triton-driver" and (driver := next(driver_remedy(family, partial(_whole, other)), None)):
+            if why.rule == "triton-driver" and (driver := driver_for(family, other)):
                 ways.insert(0, f"{driver.text} and plan again")
             hint = f"nothing has to be done; for {other.build.package} {other.build.version}: {', or '.join(ways)}"
             yield PlanWarning("newer-torch-held-back", f"{text}work with that one: {why.text}", hint)
             return
-
-
-def _whole(wanted: Option, family: Family) -> tuple[Option, ...] | None:
-    """An option on other machines, if its Triton works there too."""
-    found = next((o for o in family.options("torch") if o.identity == wanted.identity and o.verdict.triton), None)
-    return (found,) if found else None
 
 
 def _about_candidates(
