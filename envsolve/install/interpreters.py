@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -201,3 +201,25 @@ def make_environment(target: Target, staging: Path, final: Path) -> None:
         )
     if made.returncode != 0:
         raise explained("python -m venv", made.returncode, made.stderr.splitlines())
+
+
+def made_of(environment: Path) -> dict[Path, os.stat_result | None]:
+    """What makes a directory an environment: its interpreter, scripts and settings, as they are now.
+
+    No package may bring any of it: the interpreter runs the checks, and ``pyvenv.cfg`` says where its library is.
+    """
+    entries = [environment / "pyvenv.cfg", environment / "lib64", *environment.glob("bin/*")]
+    return {path: _status(path) for path in entries}
+
+
+def replaced(made: Mapping[Path, os.stat_result | None]) -> list[Path]:
+    """Which of these are not as they were."""
+    return [path for path, before in made.items() if _shown(before) != _shown(_status(path))]
+
+
+def _status(path: Path) -> os.stat_result | None:
+    return path.lstat() if os.path.lexists(path) else None
+
+
+def _shown(status: os.stat_result | None) -> tuple[int, ...] | None:
+    return (status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns) if status else None

@@ -7,24 +7,25 @@ it; only otherwise (a copy, a backup put back, damage) its content is hashed.
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
 import os
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from envsolve.environment.installed import record_rows
 from envsolve.install.files import File, Wanted
 from envsolve.install.interpreters import PROBE_SECONDS
 from envsolve.planning.lock import Assumptions, Building
-from envsolve.system.files import dump, from_json, read_regular
+from envsolve.system.files import dump, from_json, open_regular, read_regular
 from envsolve.system.processes import ask
 from envsolve.values import PythonVersion
 
@@ -33,8 +34,8 @@ FOLDER = ".envsolve"
 _RECORD, _CONTENTS = "installed.json", "contents.json"
 _LARGEST = 256 * 2**20  # bytes; the contents of an environment with a hundred thousand files have 20 MB
 _PACKAGES = "lib/python3*/site-packages"
-_SMALL = 1 << 20
-"""Bytes up to which a file that a package manager has just written is hashed, too, and not only measured."""
+_DEPTH = 3  # directories of an environment above the metadata of a package
+_SMALL = 1 << 20  # bytes up to which a file that was just written is hashed, too, and not only measured
 
 # What ``envsolve guard --write`` leaves in an environment's pip configuration, told from what its user wrote there.
 
@@ -262,9 +263,7 @@ def _is_there(dist: Distribution | None, version: str | None, *, whole: bool = F
             return False
     except (InvalidVersion, TypeError, KeyError):
         return False
-    packages = Path(str(dist.locate_file("")))
-    info = getattr(dist, "_path", None)
-    return not whole or (info is not None and _is_whole(packages, Path(str(info)).name))
+    return not whole or _is_whole(dist)
 
 
 def _holds_others(environment: Path, entries: dict[str, Entry]) -> bool:
@@ -274,7 +273,7 @@ def _holds_others(environment: Path, entries: dict[str, Entry]) -> bool:
         known = {name[len(base) :].partition("/")[0] for name in entries if name.startswith(base)}
         rest = {path.name for path in packages.iterdir()} - known - {"__pycache__"}
         since = [packages / name for name in rest if name.endswith(".dist-info")]
-        if rest - {name.partition("/")[0] for info in since for name, _, _ in _rows(info)}:
+        if rest - {name.partition("/")[0] for info in since for name, _, _ in rows(info)}:
             return True
     return False
 
@@ -294,20 +293,23 @@ def _files(environment: Path) -> Iterator[str]:
                     yield name
 
 
-def _is_whole(packages: Path, info: str) -> bool:
-    """Whether a package that was just installed is as its RECORD says: sizes, and the hashes of small files."""
-    rows = list(_rows(packages / info))
-    return bool(rows) and all(_matches(packages / name, digest, size) for name, digest, size in rows)
+def _is_whole(dist: Distribution) -> bool:
+    """Whether a package that was just installed is as its RECORD says, within the environment: sizes, small hashes."""
+    info = info_of(dist)
+    within = f"{info.parents[_DEPTH]}/"
+    found = [(os.path.normpath(f"{info.parent}/{name}"), digest, size) for name, digest, size in rows(info)]
+    own = [row for row in found if row[0].startswith(within)]
+    return bool(own) and all(_matches(Path(path), digest, size) for path, digest, size in own)
 
 
 def _matches(path: Path, digest: str, size: str) -> bool:
     if path.suffix == ".pyc":
         return True
     try:
-        found = path.stat().st_size
-        if size and found != int(size):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or (size and status.st_size != int(size)):
             return False
-        return found > _SMALL or not digest.startswith("sha256=") or digest[7:] == _digest(path)
+        return status.st_size > _SMALL or not digest.startswith("sha256=") or digest[7:] == _digest(path)
     except (OSError, ValueError):
         return False
 
@@ -342,20 +344,23 @@ def _recorded(environment: Path) -> dict[str, str | None]:
     for packages in environment.glob(_PACKAGES):
         base = packages.relative_to(environment)
         for info in packages.glob("*.dist-info"):
-            for name, digest, _ in _rows(info):
+            for name, digest, _ in rows(info):
                 path = os.path.normpath(f"{base}/{name}")
                 found[path] = digest[7:] if digest.startswith("sha256=") else None
     return found
 
 
-def _rows(info: Path) -> Iterator[tuple[str, str, str]]:
-    try:
-        text = read_regular(info / "RECORD", _LARGEST).decode("utf-8")
-        for row in csv.reader(text.splitlines()):
-            if len(row) == 3:
-                yield row[0], row[1], row[2]
-    except (OSError, UnicodeDecodeError, csv.Error):
-        return
+def info_of(dist: Distribution) -> Path:
+    """The directory of a distribution's metadata; what its RECORD calls its own may be that of another one."""
+    return Path(str(getattr(dist, "_path", dist.locate_file(""))))
+
+
+def rows(info: Path) -> list[tuple[str, str, str]]:
+    """The whole rows of a RECORD; none if it cannot be read."""
+    return [(row[0], row[1], row[2]) for row in record_rows(info) or () if len(row) == 3]
+
+
+_Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{64}$")]
 
 
 class _CondaPath(msgspec.Struct, frozen=True):
@@ -363,8 +368,8 @@ class _CondaPath(msgspec.Struct, frozen=True):
 
     path: str = msgspec.field(name="_path")
     path_type: str = ""
-    sha256: str | None = None
-    sha256_in_prefix: str | None = None
+    sha256: _Sha256 | None = None
+    sha256_in_prefix: _Sha256 | None = None
 
 
 class _CondaPaths(msgspec.Struct, frozen=True):
@@ -388,7 +393,7 @@ def _conda_paths(meta: Path) -> Iterator[tuple[str, str | None]]:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         content = hashlib.sha256()
         while block := file.read(_SMALL):
             content.update(block)

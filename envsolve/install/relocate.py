@@ -99,7 +99,7 @@ def _rewrite_texts(paths: Iterable[Path], environment: Path, final: Path) -> set
 
 def _files_of(dist: Distribution, environment: Path) -> list[Path]:
     """The files of a distribution; its RECORD may name others, outside the environment, which are left alone."""
-    paths = (Path(os.path.normpath(str(dist.locate_file(row[0])))) for row in _rows(dist))
+    paths = (Path(os.path.normpath(str(dist.locate_file(row[0])))) for row in record.rows(record.info_of(dist)))
     files = [path for path in paths if path.is_file() and not path.is_symlink() and path.suffix != ".pyc"]
     within = real_path(environment)
     return [path for path in files if real_path(path).is_relative_to(within)]
@@ -111,33 +111,24 @@ def _forget_reference(dist: Distribution) -> None:
     The plan chose it by name and version; the URL only pinned the file. With the note, ``pip freeze`` would print
     the URL in place of the version.
     """
-    _info_folder(dist).joinpath(_DIRECT_URL).unlink(missing_ok=True)
+    record.info_of(dist).joinpath(_DIRECT_URL).unlink(missing_ok=True)
 
 
 def _update_record(dist: Distribution, changed: set[Path]) -> None:
     """Bring hashes and sizes up to date, and drop the rows of files that are gone."""
-    rows = _rows(dist)
-    base = str(dist.locate_file(""))
+    info = record.info_of(dist)
+    rows = record.rows(info)
+    base = str(info.parent)
     by_path = {str(path): path for path in changed}
     renewed = []
     for name, digest, size in rows:
         path = by_path.get(os.path.normpath(os.path.join(base, name)))  # noqa: PTH118  (a Path a row is slow for torch)
         if not name.endswith(f"/{_DIRECT_URL}") or Path(base, name).is_file():
-            renewed.append([name, *_digest_and_size(path.read_bytes())] if path else [name, digest, size])
+            renewed.append((name, *_digest_and_size(path.read_bytes())) if path else (name, digest, size))
     if renewed != rows:
         text = io.StringIO(newline="")
         csv.writer(text, lineterminator="\n").writerows(renewed)
-        _replace(_info_folder(dist) / "RECORD", text.getvalue().encode())
-
-
-def _rows(dist: Distribution) -> list[list[str]]:
-    return [row for row in csv.reader((dist.read_text("RECORD") or "").splitlines()) if len(row) == 3]
-
-
-def _info_folder(dist: Distribution) -> Path:
-    """The dist-info directory, found by listing: its name may spell the project's name in any case."""
-    name = next(row[0].split("/")[0] for row in _rows(dist) if row[0].endswith(".dist-info/RECORD"))
-    return Path(str(dist.locate_file(""))) / name
+        _replace(info / "RECORD", text.getvalue().encode())
 
 
 def _digest_and_size(content: bytes) -> tuple[str, str]:

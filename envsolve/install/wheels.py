@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import Distribution
 from pathlib import Path
 from types import MappingProxyType
 
@@ -112,6 +113,7 @@ def _make(
     environment = stage.environment
     progress(Step("prepare", f"making an environment of Python {target.version}"))
     interpreters.make_environment(target, environment, stage.prefix)
+    made = {**interpreters.made_of(environment), environment / record.FOLDER: None}
     # pip comes from the interpreter's own bundled wheel, which no index is needed for.
     pip = managers.bundled_pip(target)
     chosen, program = managers.choose(manager, environment / "bin" / "python", target, pip)
@@ -125,7 +127,7 @@ def _make(
     ready = replace(rest, files=_held_to_all_hashes([one for one in rest.files if one.kind != "tree"], stage))
     what = f"installing {count_of(len(ready.files))}{_size(aim.size)} with {title}"
     progress(Step("packages", what, aim.size))
-    _fill(stage, chosen, program, title, ready, extra, progress)
+    _fill(stage, chosen, program, title, ready, extra, made, progress)
     # Apart from the files with hashes: no hash can be demanded of a directory or a repository.
     trees = [file for file in rest.files if file.kind == "tree"]
     if trees:
@@ -138,6 +140,7 @@ def _make(
             progress(Step("packages", in_words(sources, told)))
             compiled = _held_to_all_hashes(sources.files, stage)
             _build(stage, chosen, program, title, compiled, progress, chosen.unisolated, told)
+    _refuse_replaced(made, environment)
     # A tree states its requirements only when it is built, so the plan may have missed one; a warning names it.
     absent = unmet(environment, _names(aim, "tree"), target)
     cited = [file.name for file in aim.files if "git" in file.hashes]
@@ -148,6 +151,27 @@ def _make(
     if pip is None and "pip" not in planned:
         return (*absent, f"{target.executable} has no pip, so the environment has none")
     return absent
+
+
+def _refuse_replaced(made: Mapping[Path, os.stat_result | None], environment: Path) -> None:
+    """Refuse an environment of which a package has replaced what makes it one.
+
+    Raises:
+        InstallError: It did; the message names the file, and the package if its RECORD lists the file.
+    """
+    for path in interpreters.replaced(made):
+        owner = next((dist.name for dist in record.installed(environment) if _brings(dist, path)), "a package")
+        raise InstallError(
+            f"{owner} brings {path.relative_to(environment)}, which belongs to the environment itself",
+            hint="leave the package out; its project must not ship that file",
+        )
+
+
+def _brings(dist: Distribution, path: Path) -> bool:
+    """Whether the RECORD of a package lists a file, or one in a directory."""
+    info = record.info_of(dist)
+    listed = (os.path.normpath(f"{info.parent}/{name}") for name, _, _ in record.rows(info))
+    return any(name == str(path) or name.startswith(f"{path}/") for name in listed)
 
 
 def _held_to_all_hashes(files: Sequence[File], stage: Staging) -> tuple[File, ...]:
@@ -192,6 +216,7 @@ def _fill(
     title: str,
     aim: Wanted,
     extra: Sequence[File],
+    made: Mapping[Path, os.stat_result | None],
     progress: Progress,
 ) -> None:
     """Have the manager install everything; if files from its cache are damaged, once more without the cache."""
@@ -202,6 +227,7 @@ def _fill(
     failure = _attempt(stage, manager, command, title, aim, progress)
     # A damaged copy in the cache would be installed again and again: hashes are checked at the download only.
     if isinstance(failure, DamagedFilesError):
+        _refuse_replaced(made, stage.environment)  # pip itself may run in the interpreter
         progress(Step("packages", f"what came from the cache of {manager.name} is damaged; installing without it"))
         failure = _attempt(stage, manager, [*command, *manager.uncached], title, aim, progress)
     if failure is not None:
