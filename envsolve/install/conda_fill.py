@@ -18,7 +18,7 @@ import msgspec
 
 from envsolve.errors import EnvsolveError
 from envsolve.packages.urls import without_secrets
-from envsolve.solve.conda_channels import ChannelSecrets, clean_url, rattler
+from envsolve.solve.conda_client import ChannelSecrets, clean_url, rattler
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Conda channels and the solver, through rattler: the one module of planning that imports it.
+"""Conda channels and the solver, through rattler.
 
 rattler reads a channel's index (sharded, compressed or plain), keeps it in its own cache, and solves. It is an extra,
 imported when the first channel is asked.
@@ -7,36 +7,36 @@ imported when the first channel is asked.
 from __future__ import annotations
 
 import asyncio
-import base64
 import datetime
-import hashlib
 import importlib
 import re
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+
+import msgspec
 
 from envsolve.errors import EnvsolveError, IndexUnavailableError, UsageError
-from envsolve.packages.cache import default_cache_dir, make_private
-from envsolve.packages.urls import local_path, split_login, without_secrets
+from envsolve.packages.urls import local_path, without_secrets
 from envsolve.rules.conda import Candidate, Spec, VirtualPackage
+from envsolve.solve.conda_client import ChannelSecrets, SoundRecords, clean_url, rattler
 from envsolve.system.files import is_folder
 
-# What of a channel's URL is nobody's business: user and password, and the token that Anaconda's servers take.
-
-
 Answer = TypeVar("Answer")
+_Question = Callable[[Sequence[Any]], Coroutine[Any, Any, Answer]]
 
-_INSTALL = "pip install 'envsolve[conda]'"
 # The channel of records that have been looked through, for the solver alone.
 _APART = "https://allowed.invalid/"
 # What rattler, as conda, takes for the path of a directory.
 _PLACES = ("/", "./", "../", "~/")
 _OWN_DOING = ("strict channel priority", "The following packages are incompatible")
+# Of a record that is no record, and of the name of a file that JSON escapes.
+_ODD = re.compile(r"failed to (?:extract repodata records|parse repodata)")
 _BRANCH = re.compile(r"[\s│├└─╰╭]+")
 
 
@@ -52,76 +52,8 @@ class UnsolvableError(Exception):
         self.lines = tuple(lines)
 
 
-def rattler() -> Any:
-    """The library.
-
-    Raises:
-        UsageError: It is not installed.
-    """
-    try:
-        return importlib.import_module("rattler")
-    except ImportError as error:
-        raise UsageError(
-            f"conda packages are solved and installed with py-rattler, which is not installed ({error})",
-            hint=f"install it beside envsolve: {_INSTALL}",
-        ) from error
-
-
-def clean_url(channel: str) -> str:
-    """The URL of a channel, or of a file of one, without login and token; a local path stays as it is."""
-    return without_secrets(channel) if channel.startswith(("http://", "https://")) else channel
-
-
-class ChannelSecrets:
-    """Logins and tokens of channels, kept from rattler, which writes URLs into its cache and into environments.
-
-    Its client is given them for the requests only.
-
-    Args:
-        channels: Names or URLs, with what is secret.
-    """
-
-    def __init__(self, channels: Iterable[str]) -> None:
-        given = {clean_url(channel).rstrip("/"): channel.rstrip("/") for channel in channels}
-        self._secret = {clean: channel for clean, channel in given.items() if clean != channel}
-
-    def restored(self, url: str) -> str:
-        """A URL that rattler knows, with what is secret of its channel."""
-        for clean, channel in self._secret.items():
-            if url == clean or url.startswith(f"{clean}/"):
-                return channel + url[len(clean) :]
-        return url
-
-    def client(self) -> Any:
-        """A client of rattler that sends them, each to its own channel."""
-        lib = rattler()
-        if not self._secret:
-            return lib.Client.default_client()
-        net = importlib.import_module("rattler.networking")
-        tokens = {clean: [split_login(channel)[0]] for clean, channel in self._secret.items()}
-        kinds = (net.AuthenticationMiddleware, net.OciMiddleware, net.GCSMiddleware, net.S3Middleware)
-        # The headers before the mirrors: these change the URL that the headers are chosen by.
-        first = (net.RetryMiddleware(), net.AddHeadersMiddleware(self._headers), net.MirrorMiddleware(tokens))
-        return lib.Client([*first, *(kind() for kind in kinds)])
-
-    def _headers(self, host: str, path: str) -> dict[str, str] | None:
-        for clean, channel in self._secret.items():
-            parts, login = urlsplit(clean), split_login(channel)[1]
-            if login and parts.hostname == host and path.startswith(f"{parts.path}/"):
-                words = f"{login.user}:{login.password or ''}".encode()
-                return {"Authorization": f"Basic {base64.b64encode(words).decode('ascii')}"}
-        return None
-
-    def gateway(self, **config: Any) -> Any:
-        """A gateway with a cache of its own for each set of secrets: what one opened is not answered to another."""
-        lib = rattler()
-        folder = None
-        if self._secret:
-            name = hashlib.sha256(repr(sorted(self._secret.values())).encode()).hexdigest()[:40]
-            folder = default_cache_dir() / "channels" / name
-            with suppress(OSError):  # rattler says what is wrong with the directory
-                make_private(folder)
-        return lib.Gateway(folder, default_config=lib.SourceConfig(**config), client=self.client())
+class _OddRecordError(IndexUnavailableError):
+    """rattler cannot read a record, and therefore nothing of the channel."""
 
 
 class Channels:
@@ -139,6 +71,7 @@ class Channels:
         self._sources = [self._channel(name) for name in names]
         self._secrets = ChannelSecrets(names)
         action = "force-cache-only" if offline else "cache-or-fetch"
+        self._client = self._secrets.client()
         self._gateway = self._secrets.gateway(cache_action=action)
         self._offline = offline
         self._cutoff = datetime.datetime.fromisoformat(exclude_newer) if exclude_newer else None
@@ -153,9 +86,15 @@ class Channels:
         found: dict[str, tuple[Candidate, ...]] = {}
         # Not strictly: the builds of the channel pytorch have dots in their names.
         wanted = [self._rattler.MatchSpec(spec, strict=False) for spec in specs]
-        for name, source in zip(self._names, self._sources, strict=True) if wanted else ():
-            query = self._gateway.query([source], [subdir, "noarch"], wanted, recursive=False)
-            for record in (record for part in self._ask(query, [name]) for record in part):
+        for number in range(len(self._names)) if wanted else ():
+
+            def query(sources: Sequence[Any]) -> Coroutine[Any, Any, Any]:
+                made: Coroutine[Any, Any, Any] = self._gateway.query(
+                    sources, [subdir, "noarch"], wanted, recursive=False
+                )
+                return made
+
+            for record in (record for part in self._ask(query, [number], subdir) for record in part):
                 candidate = self._candidate(record)
                 if not any(one.channel != candidate.channel for one in found.get(candidate.name, ())):
                     found[candidate.name] = (*found.get(candidate.name, ()), candidate)
@@ -189,17 +128,21 @@ class Channels:
             lib.GenericVirtualPackage(lib.PackageName(v.name), lib.Version(v.version), lib.BuildString(v.build))
             for v in virtual
         ]
-        # With strict priority a package that the first channel has is taken from no other.
-        solving = lib.solve(
-            sources=[_Allowed(allowed), *self._sources],
-            specs=[self._spec(_without_channel(spec, only)) for spec in specs],
-            constraints=[self._spec(spec) for spec in (*constraints, *forbidden)],
-            gateway=self._gateway,
-            platforms=[subdir, "noarch"],
-            virtual_packages=made,
-            exclude_newer=self._cutoff,
-        )
-        records = self._ask(solving, self._names)
+
+        def solving(sources: Sequence[Any]) -> Coroutine[Any, Any, Any]:
+            # With strict priority a package that the first channel has is taken from no other.
+            made_of: Coroutine[Any, Any, Any] = lib.solve(
+                sources=[_Allowed(allowed), *sources],
+                specs=[self._spec(_without_channel(spec, only)) for spec in specs],
+                constraints=[self._spec(spec) for spec in (*constraints, *forbidden)],
+                gateway=self._gateway,
+                platforms=[subdir, "noarch"],
+                virtual_packages=made,
+                exclude_newer=self._cutoff,
+            )
+            return made_of
+
+        records = self._ask(solving, range(len(self._names)), subdir)
         by_name = {record.name.normalized: self._chosen(record) for record in records}
         _check_allowed(by_name, only)
         return tuple(by_name[one.name.normalized] for one in lib.PackageRecord.sort_topologically(records))
@@ -230,8 +173,39 @@ class Channels:
         except Exception as error:
             raise UsageError(f"{spec.origin}: {str(spec)!r} is not a match spec: {error}") from error
 
-    def _ask(self, question: Coroutine[Any, Any, Answer], names: Sequence[str]) -> Answer:
-        """The answer of the channels named; rattler's failures are raised as ours."""
+    def _ask(self, question: _Question[Answer], numbers: Sequence[int], subdir: str) -> Answer:
+        """The answer of some channels, without their odd records; rattler's failures are raised as ours."""
+        names = [self._names[number] for number in numbers]
+        try:
+            return self._asked(question([self._sources[number] for number in numbers]), names)
+        except _OddRecordError as error:
+            try:
+                for number in numbers:
+                    self._sources[number] = self._sound(number, subdir)
+            except msgspec.MsgspecError:  # the index is none
+                raise error from None
+            return self._asked(question([self._sources[number] for number in numbers]), names)
+
+    def _sound(self, number: int, subdir: str) -> Any:
+        """The source of a channel, without its odd records."""
+        source, lib = self._sources[number], self._rattler
+        if isinstance(source, SoundRecords):
+            return source
+        folder = TemporaryDirectory(prefix="envsolve-channel-")
+        weakref.finalize(self, folder.cleanup)
+        for place in (subdir, "noarch"):
+            fetch = lib.fetch_repo_data(
+                channels=[source],
+                platforms=[lib.Subdir(place)],
+                cache_path=folder.name,
+                callback=None,
+                client=self._client,
+            )
+            with suppress(OSError):  # of an odd name of a file, after the index was fetched
+                self._asked(fetch, [self._names[number]])
+        return SoundRecords(source, Path(folder.name))
+
+    def _asked(self, question: Coroutine[Any, Any, Answer], names: Sequence[str]) -> Answer:
         errors = importlib.import_module("rattler.exceptions")
         try:
             return _answered(question)
@@ -244,7 +218,8 @@ class Channels:
                 raise IndexUnavailableError(f"the cache has no index of {told}", hint=hint) from error
             text = f"the conda channel {told} could not be read: {_first_cause(error)}"
             hint = "check the network and proxy settings, or name a mirror: --channel https://..."
-            raise IndexUnavailableError(text, hint=hint) from error
+            kind = _OddRecordError if _ODD.search(str(error)) else IndexUnavailableError
+            raise kind(text, hint=hint) from error
         except errors.CacheDirError as error:
             raise EnvsolveError(f"rattler's cache cannot be used: {error}", hint="set RATTLER_CACHE_DIR") from error
 
