@@ -45,11 +45,7 @@ def about_python(
 ) -> Iterator[PlanWarning]:
     """Warn if the plan is not for a machine's own Python because the projects or an earlier lock do not allow it.
 
-    Args:
-        requires_python: What projects and lock require together.
-        of_lock: What the lock requires.
-        machines: The machines of the plan.
-        python: The Python of the plan.
+    ``requires_python`` is what projects and lock require together.
     """
     pythons = {m.python for m in machines if m.python} if admits_python(requires_python, python) else ()
     for own in sorted(python for python in pythons if not admits_python(requires_python, python)):
@@ -134,12 +130,7 @@ def _about_driver(machine: Machine, facts: Facts) -> Iterator[PlanWarning]:
 
 
 def about_compat(machines: Sequence[Machine], facts: Facts) -> Iterator[PlanWarning]:
-    """The effect of a cuda-compat ``libcuda`` that is first on the loader path (rule 8).
-
-    Args:
-        machines: As they are judged.
-        facts: The tables of the rules.
-    """
+    """The effect of a cuda-compat ``libcuda`` that is first on the loader path (rule 8)."""
     for machine in machines:
         reason = compat_serves(machine, facts.forward)
         if reason is None:
