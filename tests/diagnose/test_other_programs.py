@@ -56,6 +56,51 @@ KINDS = {
         "python-caps-build",
         r"uv venv --python 3\.12 .*torch==2\.3\.0'",
     ),
+    "people's words about a generation": (
+        "Please support the RTX 50 series: it does not support sm120 with this torch.",
+        "no-kernel-for-gpu",
+        r"torch==\d\S+\+cu1[23]\d",
+    ),
+    "an engine of another TensorRT": (
+        "The engine plan file is not compatible with this version of TensorRT, expecting library version 8.5.2.2 got "
+        "8.6.1.6, please rebuild.",
+        "library-mismatch",
+        "--saveEngine",
+    ),
+    "llama.cpp without CUDA's libraries": (
+        'File "/v/lib/python3.11/site-packages/llama_cpp/_ctypes_extensions.py", line 82\nOSError: libcudart.so.12: '
+        "cannot open shared object file: No such file or directory",
+        "library-mismatch",
+        "nvidia-cuda-runtime-cu12 nvidia-cublas-cu12",
+    ),
+    "a DLL whose libraries are missing": (
+        "cu130\nFileNotFoundError: Could not find module 'D:\\v\\Lib\\site-packages\\llama_cpp\\lib\\ggml.dll' (or one "
+        "of its dependencies).",
+        "library-mismatch",
+        r'"nvidia-cublas==13\.\*" .*site-packages\\llama_cpp\\lib"',
+    ),
+    "sources in place of the package": (
+        'File "/srv/llama_cpp_src/llama_cpp/__init__.py", line 1, in <module>\nFileNotFoundError: Shared library with '
+        "base name 'llama' not found",
+        "dependency-missing",
+        "cd / && pip install .*llama-cpp-python",
+    ),
+    "a wheel without its compiled part": (
+        'File "/v/lib/python3.11/site-packages/pytorch3d/__init__.py", line 1\nModuleNotFoundError: No module named '
+        "'pytorch3d._C'",
+        "dependency-missing",
+        "--force-reinstall --no-deps --no-cache-dir pytorch3d",
+    ),
+    "conda's linker and the system's toolkit": (
+        "compiler_compat/ld: libggml.so: undefined reference to `cudaGraphLaunch@libcudart.so.12'",
+        "toolkit-headers-missing",
+        "rpath-link",
+    ),
+    "WSL without CUDA's library": (
+        "WSL version: 2.1.5.0\n| NVIDIA-SMI 545.46   Driver Version: 546.80   CUDA Version: ERR!  |",
+        "driver-needs-reload",
+        "wsl --update",
+    ),
     "a channel without what another needs": (
         "pixi global install pytorch -c pytorch\nblas * mkl, for which no candidates were found.",
         "no-such-build",

@@ -243,6 +243,19 @@ def _row(cells: dict[str, str], listing: int) -> Iterator[Fact]:
         yield GpuGroup(clean(name) if name else None, known, listing=listing)
 
 
+_SERIES = re.compile(r"\bRTX[ -]?([2-5]0)(?:x{1,2}\b|(?:00)?[ -]series\b)|\b([2-5]0)[ -]series\b", re.IGNORECASE)
+
+
+@READERS.log
+def _series(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    """``RTX 50 series``: all models of a series have the compute capability of its second one."""
+    for line in log.containing("series", "rtx 50x", "rtx 40x", "rtx 30x", "rtx50x"):
+        match = _SERIES.search(line.text)
+        model = model_of(f"RTX {match[1] or match[2]}80", catalogue) if match else None
+        if model:
+            yield Observation(GpuGroup(None, model.compute_capability), line, Trust.HINTED)
+
+
 @READERS.log
 def _no_devices(log: Log, catalogue: Catalogue) -> Iterable[Observation]:
     for line in log.containing("no devices were found"):

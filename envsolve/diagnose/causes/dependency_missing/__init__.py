@@ -16,6 +16,7 @@ from envsolve.diagnose.causes.mixed_flavours.linker import published_wheel
 from envsolve.diagnose.fixes import companions_for_torch, pair_with, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene, public
+from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment, needs, pinned, torch_distribution
 from envsolve.facts.catalogue import Catalogue
 from envsolve.toolchain.model import source_project
@@ -42,6 +43,9 @@ _BUILDING = ("getting requirements to build", "build dependencies", "build wheel
 
 def _not_installed(scene: Scene) -> Iterator[Finding]:
     """What a program imports and its interpreter lacks; words that another cause explains say more."""
+    if compiled := CAUSE.first(scene, "compiled"):
+        yield _without_library(scene, compiled)
+        return
     match = CAUSE.first(scene, "named", "module")
     same = (CAUSE.code, "build-isolation")
     if match is None or any(m.signature.causes and m.signature.causes[0] not in same for m in scene.matches):
@@ -57,6 +61,30 @@ def _not_installed(scene: Scene) -> Iterator[Finding]:
     if package and public(scene.report.installed, package) is None:
         values = {"module": module or package, "package": package}
         yield CAUSE.finding("not-installed", Grounds.STATED, lines(match), _install(scene, package), **values)
+
+
+_INIT = re.compile(r'File "(?P<place>[^"\n]{1,200})[\\/](?P<package>\w+)[\\/]__init__\.py"')
+
+
+def _without_library(scene: Scene, match: Match) -> Finding:
+    """A package that is imported without its compiled part: from its sources, or from a wheel that lacks it."""
+    named = match.group("module", "package")
+    found = [m for m in _INIT.finditer(scene.report.text) if named in (None, m["package"])]
+    package = named or (found[-1]["package"] if found else f"{match.groups['library']}_cpp")
+    place = found[-1]["place"] if found else "its directory"
+    in_tree = bool(found) and "-packages" not in place
+    values = {"package": package, "distribution": _package_of(package) or package.replace("_", "-")}
+    why = CAUSE.words("in-tree" if in_tree else "not-built")
+    ways = [CAUSE.fix("elsewhere", **values)] if in_tree else []
+    return CAUSE.finding(
+        "compiled-missing",
+        Grounds.STATED,
+        lines(match),
+        [*ways, CAUSE.fix("again", **values)],
+        package=package,
+        place=place,
+        why=why,
+    )
 
 
 def _package_of(module: str) -> str | None:

@@ -66,6 +66,8 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield of_cudnn_dll(scene, match)
     elif match := CAUSE.first(scene, "sublibrary"):
         yield CAUSE.finding("sublibrary", Grounds.STATED, lines(match), one_cudnn(scene))
+    if match := CAUSE.first(scene, "dll-dependency"):
+        yield _of_dependency(scene, match)
     if match := CAUSE.first(scene, "windows-dll"):
         yield _of_torchs_dll(scene, match)
     if match := CAUSE.first(scene, "tensorflow"):
@@ -89,7 +91,9 @@ def _of_program(scene: Scene) -> Iterator[Finding]:
         library = f"{match.groups['library']}.so.{match.groups['soname']}"
         ways = (*_program_fixes(scene, program, match), CAUSE.fix("list-libraries"))
         values = {"program": program, "library": library}
-        explained = ["lock-incomplete", *(["mixed-flavours"] if program in match.quote.lower() else [])]
+        # A program that is not compiled against torch does not care for torch's CUDA.
+        alone = program in match.quote.lower() or program in CAUSE.file.words
+        explained = ["lock-incomplete", *(["mixed-flavours"] if alone else [])]
         yield CAUSE.finding("other-program", Grounds.STATED, lines(match), ways, explained, **values)
 
 
@@ -102,6 +106,26 @@ def _looking(scene: Scene, match: Match) -> str | None:
     # A report that a torch with CUDA made: it found its own libraries.
     loads = scene.mentions("cuda available: true", "is cuda available: true")
     return extension_named(scene) if loads else None
+
+
+def _of_dependency(scene: Scene, match: Match) -> Finding:
+    """A DLL of a package beside torch, which needs libraries of CUDA or of the compiler."""
+    named = re.search(r"\bcu(?:da)?[ -]?v?(1[1-4])", scene.report.text, re.IGNORECASE)
+    major = scene.torch.cuda.partition(".")[0] if scene.torch and scene.torch.cuda else named[1] if named else "12"
+    wheels, directory = _wheels("llama_cpp", major), match.groups["path"].rpartition("\\")[0]
+    ways = (CAUSE.fix("dll-wheels", major=major, wheels=wheels, directory=directory), CAUSE.fix("windows-dll"))
+    values = {"package": match.groups["package"], "major": f"CUDA {major}"}
+    return CAUSE.finding("dll-dependency", Grounds.STATED, lines(match), ways, **values)
+
+
+def _wheels(program: str, major: str) -> str:
+    """The wheels of the CUDA libraries that a program needs; those of CUDA 13 have no suffix."""
+    names = CAUSE.words(program, major=major)
+    return (
+        names
+        if int(major) < 13
+        else " ".join(f'"{name}=={major}.*"' for name in names.replace(f"-cu{major}", "").split())
+    )
 
 
 def _of_torchs_dll(scene: Scene, match: Match) -> Finding:
@@ -184,11 +208,21 @@ def pinned_otherwise(scene: Scene, match: Match) -> Finding | None:
     return None
 
 
+def _of_several(scene: Scene, program: str, library: str, soname: str) -> Fix | None:
+    """The wheels for a program that looks for another library next, after the one that it named."""
+    if program == "ctranslate2":
+        return CAUSE.fix("ctranslate2-wheels" if soname == "12" else "ctranslate2-newer")
+    if program == "llama_cpp" and scene.os != "windows":
+        wheels = _wheels(program, soname)
+        return CAUSE.fix("library-wheel", program=program, library=f"{library}.so.{soname}", wheels=wheels)
+    return None
+
+
 def _program_fixes(scene: Scene, program: str, match: Match) -> Iterator[Fix]:
     """The newest release for the CUDA of the torch beside it; without one, the program with its own CUDA libraries."""
     soname, library = match.groups["soname"], match.groups["library"]
-    if program == "ctranslate2":  # it looks for cuDNN next
-        yield CAUSE.fix("ctranslate2-wheels" if soname == "12" else "ctranslate2-newer")
+    if fix := _of_several(scene, program, library, soname):
+        yield fix
         return
     package, cuda = _PACKAGES.get(program), scene.torch.cuda if scene.torch else None
     build = release_for(scene, package) if package and cuda else None

@@ -135,6 +135,8 @@ def _for_unread(scene: Scene) -> Iterator[Fix]:
     # If neither the torch nor the GPUs are known, no other torch is known to be better.
     others = replacements(scene) if scene.torch is not None or (scene.gpus and scene.about_torch) else ()
     yield from others
+    if others and scene.first("kernel-plain") and extension_named(scene) in (None, "torchaudio", "torchvision"):
+        return  # people's words about a torch
     yield from _hide_others(scene, scene.gpus)
     yield from (jetson := jetson_remedies(scene))
     if scene.torch and scene.gpus and not others and not jetson and extension_named(scene) is None:
