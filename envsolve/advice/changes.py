@@ -378,7 +378,7 @@ def for_another_driver(name: str, family: Family, selector: CandidateSelector) -
         sibling = re.sub(rf"(-cu(?:da)?){major}", rf"\g<1>{older}", name)
         found = None if cuda_excluded(sibling, family) else next(selector.candidates(sibling, SpecifierSet()), None)
         if found:
-            yield Fix(f"ask for {sibling} instead of {name}", unlocks=f"{sibling} {found[0]}")
+            yield Fix(f"ask for {sibling} instead of {name}", unlocks=f"{sibling} {found[0]}", replaces=(name, sibling))
             break
     drivers, gpus = family.facts.drivers, [gpu for machine in family.machines for gpu in machine.gpus or ()]
     newer = Driver(version=fit.required) if fit and fit.required else None

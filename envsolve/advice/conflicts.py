@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from envsolve.advice.changes import combined_change, for_another_driver, linux_instead, remedies, use_python
 from envsolve.advice.published import explain_unpublished, explain_unpublished_variant, published_as, repository_of
-from envsolve.advice.relaxations import Trials, relaxations, without_one, without_parents
+from envsolve.advice.relaxations import Trials, proved_siblings, relaxations, without_one, without_parents
 from envsolve.facts.catalogue import variants
 from envsolve.machine.model import Platform
 from envsolve.packages.requirements import Need
@@ -193,7 +193,7 @@ def conflict_report(
         about = _about_package(name, needs, constraints.get(name, SpecifierSet()), family, selector)
         facts += map(ConflictFact, about.facts)
         failures += about.failures
-        fixes += about.fixes
+        fixes += proved_siblings(about.fixes, roots, trials)
     fixes += [*relaxed, *_lacking(newest, family, selector)]
     for text, ways in _about_python(newest, family, selector):
         facts.append(ConflictFact(text))
@@ -202,7 +202,7 @@ def conflict_report(
     for name in family.barren:
         failures += failing(name, SpecifierSet(), family)
         fixes += [*_other_pythons(name, family), *linux_instead(name, family)]
-    fixes = fixes or [*without_one(roots, core, trials)] or [*without_parents(newest)]
+    fixes = fixes or [*without_one(roots, core, trials)] or [*without_parents(newest, roots)]
     return Conflict((*facts, *failures), tuple(dict.fromkeys(fixes)))
 
 

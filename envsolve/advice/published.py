@@ -183,7 +183,11 @@ def other_cuda(family: Family, limits: Limits) -> Iterator[Fix]:
                     found.append(option)
         if found:
             newest = max(found, key=lambda option: option.version)
-            yield Fix(f"ask for {newest.build.package} instead of {name}", unlocks=newest.label)
+            yield Fix(
+                f"ask for {newest.build.package} instead of {name}",
+                unlocks=newest.label,
+                replaces=(name, newest.build.package),
+            )
 
 
 # Torch from elsewhere: conda-forge, which has code for other GPUs than the package index, or compiled from source.

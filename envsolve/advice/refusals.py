@@ -90,7 +90,7 @@ def unsolvable(
     # Only an impossible plan asks for a reason.
     from envsolve.advice.conflicts import conflict_report, explain
     from envsolve.advice.published import compiled_instead
-    from envsolve.advice.relaxations import Trials, relaxations
+    from envsolve.advice.relaxations import Trials, proved_siblings, relaxations
 
     asked = {n: s for n, s in limits.asked.items() if family.knows(n, s) or not selector.has(n, s)}
     # No torch runs here, and something of the request needs one: the answer is that of a request for torch.
@@ -107,7 +107,7 @@ def unsolvable(
         return conflict_report(needs, trials, family, selector, constraints)
     relaxed = tuple(relaxations(needs, [fix.relaxes for fix in conflict.remedies if fix.relaxes], family, trials))
     # What the family alone would allow may contradict the other requirements.
-    unproved = [fix for fix in conflict.remedies if not fix.relaxes]
+    unproved = [*proved_siblings((fix for fix in conflict.remedies if not fix.relaxes), needs, trials)]
     at = next((place for place, fix in enumerate(conflict.remedies) if fix.relaxes), 0)
     instead = (*_stood_in(needs, family, trials), *compiled_instead(family, limits, selector))
     fixes = (*instead, *unproved[:at], *relaxed, *unproved[at:])

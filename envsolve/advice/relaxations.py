@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 from packaging.requirements import Requirement
@@ -36,7 +36,7 @@ class Trials:
         self._budget = Budget(*_ALL)
         self.core: tuple[Sequence[Need], Sequence[Cause]] = needs, causes
 
-    def _tried(self, needs: Sequence[Need]) -> Solution | UnsolvableError | None:
+    def tried(self, needs: Sequence[Need]) -> Solution | UnsolvableError | None:
         """The answer or why it fails, or None: an index failed, or there was too little time."""
         if self._budget.is_spent:
             return None
@@ -53,7 +53,7 @@ class Trials:
 
     def refutes(self, needs: Sequence[Need]) -> bool:
         """Whether requirements are known to have no answer; the core is the fewest of them so far."""
-        found = self._tried(needs)
+        found = self.tried(needs)
         if not isinstance(found, UnsolvableError):
             return False
         if len(needs) <= len(self.core[0]):
@@ -62,7 +62,7 @@ class Trials:
 
     def anew(self, needs: Sequence[Need]) -> Solution | None:
         """The answer to other requirements; if they have none, they are the core from then on."""
-        found = self._tried(needs)
+        found = self.tried(needs)
         self.core = needs, found.causes if isinstance(found, UnsolvableError) else ()
         return found if isinstance(found, Solution) else None
 
@@ -124,6 +124,28 @@ def relaxations(
     yield from (told[given] for given in sorted(told, key=len))
 
 
+def proved_siblings(fixes: Iterable[Fix], needs: Sequence[Need], trials: Trials) -> Iterator[Fix]:
+    """Fixes, less those that name another package which is known not to fit the rest of the request."""
+    for fix in fixes:
+        name, sibling = fix.replaces or ("", "")
+        if not sibling:
+            yield fix
+            continue
+        changed = [replace(n, requirement=_renamed(n, sibling)) if _name(n) == name else n for n in needs]
+        if changed == [*needs]:
+            continue  # something else requires it by this name
+        found = trials.tried(changed)
+        if isinstance(found, Solution) and sibling in found.chosen:
+            yield replace(fix, unlocks=found.chosen[sibling].candidate.label)
+        elif found is None:
+            yield fix
+
+
+def _renamed(need: Need, name: str) -> Requirement:
+    extras = f"[{','.join(sorted(need.requirement.extras))}]" if need.requirement.extras else ""
+    return Requirement(f"{name}{extras}")
+
+
 def without_one(needs: Sequence[Need], core: Sequence[Need], trials: Trials) -> Iterator[Fix]:
     """The requirements of a core that the conflict needs: without any one of them, the rest can be solved."""
     names = [*map(_name, core)]
@@ -137,11 +159,16 @@ def without_one(needs: Sequence[Need], core: Sequence[Need], trials: Trials) -> 
                 yield Fix(f"give up {text}")
 
 
-def without_parents(causes: Sequence[Cause]) -> Iterator[Fix]:
+def without_parents(causes: Sequence[Cause], needs: Sequence[Need]) -> Iterator[Fix]:
     """To do without what needs the impossible, or to look for one that does not."""
+    limited = {_name(need): need.requirement.specifier for need in needs if need.requirement.specifier}
     for cause in causes:
         if isinstance(cause.parent, Candidate):
-            yield Fix(f"leave {cause.parent.name} out, or ask for a version of it that does not need this")
+            name = cause.parent.name
+            if name in limited:
+                yield Fix(f"relax {name}{limited[name]}; what else is in the way was not found in time")
+            else:
+                yield Fix(f"leave {name} out, or ask for a version of it that does not need this")
             return
 
 

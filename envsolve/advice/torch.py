@@ -26,9 +26,9 @@ from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.platform import Environment, environments_of, python_tag, same_system
 from envsolve.rules.verdict import Level, Verdict
-from envsolve.solve.family import DEFAULT, Family, Option
+from envsolve.solve.family import Family, Option
 from envsolve.solve.outcome import PlanWarning
-from envsolve.solve.preferences import too_late
+from envsolve.solve.preferences import DEFAULT, too_late
 
 #: Companions that most environments with torch have, and that must move with it.
 _CLOSE = ("torchvision", "torchaudio", "torchcodec")
@@ -223,7 +223,7 @@ def about_sources(sources: Sequence[Source], taken: str | None, family: Family) 
     environments = environments_of(family.machines, family.python or family.catalogue.pythons[0])
     here = [source for source in sources if any(one.wants(source.marker) for one in environments)]
     for source in here if taken else ():
-        named = source.url.rstrip("/").rpartition("/")[2]
+        named = source.variant
         if named == taken or not family.owns(source.package):
             continue
         fits = any(option.build.variant == named for option in family.options("torch"))

@@ -22,7 +22,8 @@ from envsolve.packages.commands import Argument, Command, translated
 from envsolve.packages.shell import edit
 from envsolve.rules.judge import with_assumed_driver
 from envsolve.rules.platform import python_fits
-from envsolve.solve.family import DEFAULT, Family, Option
+from envsolve.solve.family import Family, Option
+from envsolve.solve.preferences import DEFAULT
 from envsolve.system.files import is_folder
 from envsolve.values import CudaVersion
 

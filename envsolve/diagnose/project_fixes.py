@@ -23,7 +23,7 @@ from envsolve.diagnose.signatures import search_near
 from envsolve.environment.model import Environment
 from envsolve.packages.commands import Argument, Command, Meaning, parse
 from envsolve.packages.shell import edit, simple_commands
-from envsolve.solve.family import DEFAULT
+from envsolve.solve.preferences import DEFAULT
 from envsolve.system.files import is_file
 
 Tool = Literal["uv", "poetry", "pixi", "conda"]

@@ -26,7 +26,8 @@ from envsolve.rules.nvidia.code import best_code, libraries_serve
 from envsolve.rules.nvidia.driver import DriverFit, ForwardFacts, driver_runs, lifted, overstated_cuda, through_compat
 from envsolve.rules.platform import same_system
 from envsolve.rules.verdict import Level
-from envsolve.solve.family import DEFAULT, Family
+from envsolve.solve.family import Family
+from envsolve.solve.preferences import DEFAULT
 from envsolve.values import ComputeCapability, CudaVersion, PythonVersion, Variant
 
 # The torch of a report: what the report says of it, and what the catalogue knows of that build.

@@ -31,7 +31,7 @@ from envsolve.rules.conda import CondaJudge
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.platform import python_fits
 from envsolve.rules.verdict import Level, Verdict
-from envsolve.solve.family import DEFAULT
+from envsolve.solve.preferences import DEFAULT
 
 Weigh = Callable[[Scene], Iterable[Finding | RuledOut]]
 Installed = dict[str, Seen[str]]

@@ -38,6 +38,7 @@ class Project(msgspec.Struct, frozen=True):
         tool: Its ``[tool]`` table.
         text: The whole file.
         notes: What of its tool's tables is ignored.
+        group_notes: The same of single groups, by their normalised names.
     """
 
     path: Path
@@ -46,6 +47,7 @@ class Project(msgspec.Struct, frozen=True):
     tool: dict[str, Any] = {}
     text: str = ""
     notes: tuple[str, ...] = ()
+    group_notes: dict[str, tuple[str, ...]] = {}
 
     @property
     def extras(self) -> dict[str, tuple[str, ...]]:
@@ -101,7 +103,7 @@ def load_project(path: Path, origin: str | None = None) -> Project:
     if project is None and not groups:
         what = "the file has neither a [project] table nor [dependency-groups]"
         raise wrong(str(path), what, "name its dependencies in a requirements file and give that with -r")
-    return Project(path, project or ProjectTable(), groups, file.tool, text, found.notes)
+    return Project(path, project or ProjectTable(), groups, file.tool, text, found.notes, found.group_notes)
 
 
 def _where_else(path: Path, origin: str | None) -> str:

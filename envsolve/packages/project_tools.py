@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
+from packaging.utils import canonicalize_name
 
 # As PEP 508: those of Poetry before its release 2, PDM's development dependencies and the environments of hatch.
 
@@ -19,6 +20,7 @@ class Declared(msgspec.Struct, frozen=True):
     Attributes:
         dependencies: None if no tool declares any.
         notes: What has no form in PEP 508.
+        group_notes: What is set aside of a group, by its normalised name.
     """
 
     dependencies: tuple[str, ...] | None = None
@@ -26,6 +28,7 @@ class Declared(msgspec.Struct, frozen=True):
     extras: dict[str, tuple[str, ...]] = {}
     groups: dict[str, list[Any]] = {}
     notes: tuple[str, ...] = ()
+    group_notes: dict[str, tuple[str, ...]] = {}
 
 
 def declared(tool: Mapping[str, Any], name: str) -> Declared:
@@ -37,7 +40,7 @@ def declared(tool: Mapping[str, Any], name: str) -> Declared:
     """
     groups = {key: list(lines) for key, lines in tool.get("pdm", {}).get("dev-dependencies", {}).items()}
     environments = tool.get("hatch", {}).get("envs", {})
-    notes: list[str] = []
+    notes: dict[str, tuple[str, ...]] = {}
     for key in environments:
         environment = _inherited(key, environments)
         groups[key] = [
@@ -45,13 +48,13 @@ def declared(tool: Mapping[str, Any], name: str) -> Declared:
             *environment.get("extra-dependencies", ()),
             *(f"{name}[{feature}]" for feature in environment.get("features", ()) if name),
         ]
-        for unread in ("matrix", "overrides"):
-            if unread in environment:
-                notes.append(f"[tool.hatch.envs.{key}] {unread} is ignored: the plan has what applies to all of it")
-    if "poetry" not in tool:
-        return Declared(groups=groups, notes=tuple(notes))
-    found = _of_poetry(tool["poetry"], groups)
-    return replace(found, notes=(*found.notes, *notes))
+        notes[canonicalize_name(key)] = tuple(
+            f"[tool.hatch.envs.{key}] {unread} is ignored: the plan has what applies to all of it"
+            for unread in ("matrix", "overrides")
+            if unread in environment
+        )
+    found = _of_poetry(tool["poetry"], groups) if "poetry" in tool else Declared(groups=groups)
+    return replace(found, group_notes=notes)
 
 
 def _inherited(key: str, environments: Mapping[str, Any]) -> Mapping[str, Any]:

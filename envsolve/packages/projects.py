@@ -38,7 +38,8 @@ def ask_project(project: Project, extras: Sequence[str], groups: Sequence[str]) 
         UsageError: A requirement cannot be read, or the project has no such extra or group.
     """
     notes = [f"{project.path}: the plan holds what the project needs, not the project itself"]
-    notes += [f"{project.path}: {note}" for note in project.notes]
+    of_groups = (note for group in groups for note in project.group_notes.get(canonicalize_name(group), ()))
+    notes += [f"{project.path}: {note}" for note in (*project.notes, *of_groups)]
     notes += [
         f"{project.path}: {field} is dynamic; only the project's own build knows it, and it was not run"
         for field in project.table.dynamic
@@ -59,18 +60,22 @@ def ask_project(project: Project, extras: Sequence[str], groups: Sequence[str]) 
 
 
 def ask_projects(
-    named: Sequence[tuple[Path, tuple[str, ...], str | None]], extras: Sequence[str], groups: Sequence[str]
+    named: Sequence[tuple[Path, tuple[str, ...], str | None]],
+    extras: Sequence[str],
+    groups: Sequence[str],
+    of_trees: Collection[str] = (),
 ) -> Iterator[Asked]:
     """Requirements of several projects, with the extras and groups that each of them has.
 
     Args:
         named: The path of each, the extras that were written behind it, and where it was named if not as a project.
+        extras: Each must be of one of them, or among ``of_trees``, the extras of the source trees beside them.
     """
     loaded = [(load_project(path, place), own) for path, own, place in named]
     # Every extra and group must be of at least one project: a misspelt one must not pass as an empty one.
     for extra in extras:
-        if not any(_has_extra(project, extra) for project, _ in loaded):
-            there = {name for project, _ in loaded for name in project.extras}
+        if extra not in of_trees and not any(_has_extra(project, extra) for project, _ in loaded):
+            there = {name for project, _ in loaded for name in project.extras}.union(of_trees)
             raise wrong(COMMAND_LINE, f"no project has an extra {extra!r}", _known("extras", there))
     for group in groups:
         there = {name for project, _ in loaded for name in project.group_names}

@@ -28,6 +28,7 @@ from envsolve.packages.requirements import (
     other_file,
     project_path,
     read_requirement,
+    variant_sources,
     wrong,
 )
 from envsolve.system.files import MAX_BYTES, read_regular, real_path
@@ -304,6 +305,7 @@ def _asked(line: Line) -> Iterator[Asked]:
         no_index=options.has("no_index"),
         prereleases=options.has("prereleases"),
         notes=(*(f"{origin}: --find-links: {what}" for what in missing), *_set_aside(line)),
+        sources=variant_sources(options.values("index_urls"), options.values("extra_index_urls"), origin),
     )
 
 
@@ -317,7 +319,7 @@ def _set_aside(line: Line) -> Iterator[str]:
             yield f"{line.origin}: {names.split()[0]} is ignored: {reason}"
 
 
-def _tree_instead(text: str) -> str | None:
+def _tree_instead(text: str, extras: Sequence[str] = ()) -> str | None:
     """``name @ URL`` for a repository or a directory without a ``[project]`` table; None for all other requirements.
 
     Only here, not wherever a requirement is read: a repository is fetched for its name.
@@ -328,7 +330,7 @@ def _tree_instead(text: str) -> str | None:
     # Late: it starts git, and most requests name no directory.
     from envsolve.packages.tree_names import named, tree_instead
 
-    return tree_instead(*found) if found else named(text)
+    return tree_instead(*found, extras) if found else named(text)
 
 
 def _ask(text: str, origin: str, role: Role, hashes: tuple[str, ...] = ()) -> Asked:
@@ -379,13 +381,14 @@ def read_requirements(
     parts: list[Asked] = []
     named: list[tuple[Path, tuple[str, ...], str | None]] = [(path, (), None) for path in projects]
     for argument in arguments:
-        tree = _tree_instead(argument)
+        tree = _tree_instead(argument, extras)
         if tree is None and (found := project_path(argument)):
             named.append((*found, COMMAND_LINE))
         else:
             parts.append(Asked(needs=(Need(read_requirement(tree or argument, COMMAND_LINE), COMMAND_LINE),)))
     if named or extras or groups:
-        parts += ask_projects(named, extras, groups)
+        of_trees = {extra for part in parts for need in part.needs for extra in need.requirement.extras}
+        parts += ask_projects(named, extras, groups, of_trees)
     if files or constraints:
         parts += [read_file(path) for path in files]
         parts += [read_file(path, "constraints") for path in constraints]

@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
 from envsolve.errors import UsageError
-from envsolve.packages.urls import redact, without_logins
+from envsolve.packages.urls import VARIANT_INDEX, redact, without_logins
 from envsolve.system.files import is_file, is_folder, real_path
 from envsolve.system.limits import is_sane
 
@@ -40,19 +40,33 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The index that a project takes a package from, of which a plan takes the variant that runs instead.
+    """The index of a variant that a request takes a package from; a plan takes another variant if it does not run.
 
     Attributes:
         package: Normalised name.
         url: The index.
         origin: ``pyproject.toml line 12``.
         marker: Under which the project takes it from there.
+        only: Whether the project takes it from nowhere else; False for one index among several, as pip merges them.
     """
 
     package: str
     url: str
     origin: str
     marker: Marker | None = None
+    only: bool = True
+
+    @property
+    def variant(self) -> str:
+        """The variant that the index carries."""
+        return self.url.rstrip("/").rpartition("/")[2]
+
+
+def variant_sources(index_urls: Iterable[str], extra_index_urls: Iterable[str], origin: str) -> tuple[Source, ...]:
+    """The indexes of a variant among those of a requirement file: all of them have torch."""
+    only = (Source("torch", url, origin) for url in index_urls if VARIANT_INDEX.search(url))
+    beside = (Source("torch", url, origin, only=False) for url in extra_index_urls if VARIANT_INDEX.search(url))
+    return (*only, *beside)
 
 
 class Asked(msgspec.Struct, frozen=True):

@@ -48,12 +48,13 @@ def name_of_repository(url: str) -> str:
     return found or _as_name("-".join(filter(None, parts)))
 
 
-def tree_instead(path: Path, extras: Sequence[str]) -> str | None:
+def tree_instead(path: Path, extras: Sequence[str], more: Sequence[str] = ()) -> str | None:
     """``name @ file:///directory`` for a project whose ``setup.py`` or build says what it requires; None for others.
 
     Args:
         path: Its ``pyproject.toml``, which may be missing or have no ``[project]``.
         extras: Those that are asked for.
+        more: Those that are asked for of any project; the tree takes those that its files name.
     """
     try:
         table = msgspec.toml.decode(read_regular(path), type=dict[str, Any])
@@ -63,6 +64,9 @@ def tree_instead(path: Path, extras: Sequence[str]) -> str | None:
         return None
     described = _is_described(table, path.parent) or bool(table.get("dependency-groups"))
     name = None if described else name_of_directory(path.parent)
+    if more and name:
+        own = {str(canonicalize_name(one)) for one in setup_fields(reader(path.parent)).extras}
+        extras = (*extras, *(extra for extra in more if canonicalize_name(extra) in own))
     bracket = f"[{','.join(extras)}]" if extras else ""
     return f"{name}{bracket} @ {real_path(path.parent).as_uri()}" if name else None
 

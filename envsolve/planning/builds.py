@@ -163,7 +163,7 @@ def _recommended(package: str, admitted: SpecifierSet, family: Family) -> Recomm
     """The best build of a package, beside the best torch that it goes with, for the Python that a plan would choose."""
     if family.python is None:
         # Planning imports the resolver and the package indexes, which a listing for a known Python does not need.
-        from envsolve.planning.make import choose_python
+        from envsolve.solve.pins import choose_python
 
         asked = Asked((Need(Requirement(f"{package}{admitted}"), "builds"),))
         family = replace(family, python=choose_python(asked, family.machines, family))

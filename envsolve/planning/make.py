@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 from msgspec import structs
-from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -27,23 +26,24 @@ from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked, Need, overridden
 from envsolve.planning.pinning import (
+    about_elsewhere,
+    about_off_index,
+    about_torch_for_wheels,
     digests_of,
     driver_need,
     driver_of_code,
     fast_paths,
     judged_builds,
+    off_index,
     pin,
     support_of,
 )
 from envsolve.planning.plan import Plan
-from envsolve.planning.request import Request
+from envsolve.planning.request import Request, with_hidden_gpus
 from envsolve.planning.rounds import (
     NothingFitsError,
     Resolved,
-    about_elsewhere,
-    about_off_index,
     compiled_in,
-    off_index,
     solved,
     toolchain_of,
     with_assembler,
@@ -69,67 +69,23 @@ from envsolve.planning.warnings import (
 from envsolve.rules.judge import as_judged, python_of
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON
-from envsolve.rules.platform import Environment, admits_python, environments_of, python_tag
+from envsolve.rules.platform import Environment, admits_python, environments_of
 from envsolve.rules.verdict import Level
 from envsolve.solve.candidate_selector import CandidateSelector, Ready, still_there
 from envsolve.solve.claims import about_gpu_parts, about_stand_in_triton
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import BuildGoneError, DirectReferences, FamilyFiles
-from envsolve.solve.limits import Limits, about_binding, about_companions, by_kind, without_variant
+from envsolve.solve.limits import Limits, about_binding, about_companions, by_kind
 from envsolve.solve.outcome import Conflict, PlanWarning
-from envsolve.solve.preferences import parse_exclude_newer, preferences_of
+from envsolve.solve.pins import choose_python, python_with_wheels
+from envsolve.solve.preferences import named_variants, parse_exclude_newer, preferences_of
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Budget, Solution, UnsolvableError
 from envsolve.toolchain.model import Compiled, Toolchain, about_other_sources, about_trees, is_unread
 from envsolve.toolchain.plan import about_missing_tools, where_it_runs
-from envsolve.values import PythonVersion
 
 # Seconds, least and most rounds of a solve that only proves a remedy: pages and metadata are in memory by then.
 _TRIAL = (8.0, 1_500, 3_000)
-
-# Which Python a plan is for, if neither the request nor the machine names one.
-
-
-def choose_python(asked: Asked, machines: Sequence[Machine], family: Family) -> str:
-    """Return the machine's own Python or, if the projects do not allow it, the first with builds of what is asked for.
-
-    The builds must run there. If none do, builds that are only published for a Python will do, since a refusal should
-    not be about a Python that nobody asked for.
-
-    Args:
-        asked: Requirements; their ``requires-python`` limits the choice.
-        machines: The machines of the plan. Of the Pythons, those installed on all of them come first.
-        family: The torch family on the machines, judged without regard to Python.
-    """
-    own = python_of(machines)
-    if own and admits_python(asked.requires_python, own):
-        return own
-    pythons = _candidate_pythons(machines, family)
-    wanted = [(canonicalize_name(n.requirement.name), n.requirement.specifier) for n in asked.needs]
-    # What the catalogue lacks in every variant says nothing about Pythons.
-    of_family = [(n, s) for n, s in wanted if family.owns(n) and family.knows(n, without_variant(s))]
-    running = (p for p in pythons if all(_runs(replace(family, python=p), *demand) for demand in of_family))
-    published = (p for p in pythons if all(_published(family, p, *demand) for demand in of_family))
-    return next(running, None) or next(published, None) or pythons[0]
-
-
-def _candidate_pythons(machines: Sequence[Machine], family: Family) -> list[str]:
-    """The Pythons that the projects allow (all, if they allow none of those with builds), installed ones first."""
-    installed = [{str(PythonVersion.parse(one.version)) for one in m.pythons} for m in machines if m.pythons]
-    known = family.catalogue.pythons
-    allowed = [python for python in known if python in family.pythons]
-    return sorted(allowed or known, key=lambda python: not all(python in some for some in installed))
-
-
-def _runs(family: Family, name: str, specifier: SpecifierSet) -> bool:
-    return any(option.matches(specifier) for option in family.options(name))
-
-
-def _published(family: Family, python: str, name: str, specifier: SpecifierSet) -> bool:
-    """Whether what is asked for has a build for a Python; what no build meets is asked for in any variant."""
-    options = family.judged(name)
-    met = [o for o in options if o.matches(specifier)] or [o for o in options if o.matches(without_variant(specifier))]
-    return any(python_tag(build.pythons, python) for option in met for build in option.builds)
 
 
 class _Refusal(NamedTuple):
@@ -159,7 +115,9 @@ def make_plan(
     """
     answer = _answer(asked, machines, request, catalogue, client)
     if isinstance(answer, Plan):
-        return answer
+        return _with_wheels_of_old(answer, asked, request, catalogue, client)
+
+    plans: dict[str, Plan] = {}
 
     def fits(python: str) -> bool | None:
         choice = structs.replace(request, python=python)
@@ -167,9 +125,66 @@ def make_plan(
             other = _answer(asked, machines, choice, catalogue, client, Budget(*_TRIAL))
         except EnvsolveError:
             return None
-        return isinstance(other, Plan) and other.status != "impossible"
+        if isinstance(other, Plan) and other.status != "impossible":
+            plans[python] = other
+        return python in plans
 
-    return _impossible(answer.frame, with_proved_pythons(answer.why(), fits, catalogue.pythons))
+    conflict = answer.why()
+    if not any(fix.unlocks or fix.pythons for fix in conflict.remedies):
+        opened = _answer_about_trees(asked, machines, request, catalogue, client)
+        conflict = opened.why() if opened else conflict
+    conflict = with_proved_pythons(conflict, fits, catalogue.pythons)
+    if plans and _is_free(request, machines):
+        python, plan = next(iter(plans.items()))
+        text = (
+            f"the plan is for Python {python}, since nothing fits with {answer.frame.python}: {conflict.facts[-1].fact}"
+        )
+        return structs.replace(plan, warnings=(PlanWarning("python-chosen", text), *plan.warnings))
+    return _impossible(answer.frame, conflict)
+
+
+def _is_free(request: Request, machines: Sequence[Machine]) -> bool:
+    """Whether neither the request nor the machines say which Python it is."""
+    return request.python is None and python_of(machines) is None
+
+
+def _answer_about_trees(
+    asked: Asked, machines: Sequence[Machine], request: Request, catalogue: Catalogue, client: IndexClient
+) -> _Refusal | None:
+    """The refusal of what the directories of a request require, in place of the directories; None without any."""
+    somewhere = environments_of(machines, request.python or catalogue.pythons[0])[0]
+    needs = DirectReferences(client).opened(asked.needs, somewhere)
+    if needs == asked.needs:
+        return None
+    other = _answer(structs.replace(asked, needs=needs), machines, request, catalogue, client)
+    return other if isinstance(other, _Refusal) else None
+
+
+def _with_wheels_of_old(plan: Plan, asked: Asked, request: Request, catalogue: Catalogue, client: IndexClient) -> Plan:
+    """The plan, for another Python if that has wheels of old releases which this one would have to build.
+
+    What a dependency or a source tree pins is known only now. Torch must stay: an older one may not run.
+    """
+    built = {p.name: p.version for p in plan.packages if p.kind == "sdist" and p.index is not None}
+    if not built or plan.python is None:
+        return plan
+    family = Family(catalogue, Facts.of(catalogue), plan.machines, None, requires_python=asked.requires_python)
+    old, python = python_with_wheels(built, plan.python, plan.machines, family, client)
+    if not old or python == plan.python:
+        return plan
+    if _is_free(request, plan.machines):
+        other = _answer(asked, plan.machines, structs.replace(request, python=python), catalogue, client)
+        versions = [{p.name: p.version for p in one.packages} for one in (plan, other) if isinstance(one, Plan)]
+        if (
+            isinstance(other, Plan)
+            and other.status == plan.status
+            and versions[0].get("torch") == versions[1].get("torch")
+        ):
+            return other
+    names = " and ".join(f"{name} {built[name]}" for name in old)
+    text = f"{names}: older than Python {plan.python}, so that the build may fail; there are wheels for {python}"
+    warning = PlanWarning("older-than-python", text, f"plan with --python {python}, or allow newer versions")
+    return structs.replace(plan, warnings=(*plan.warnings, warning))
 
 
 def _answer(
@@ -183,12 +198,15 @@ def _answer(
     asked, overrides = overridden(asked)
     facts, preferences = Facts.of(catalogue), preferences_of(request.keep)
     exclude_newer = parse_exclude_newer(request.exclude_newer) if request.exclude_newer else None
-    seen, hidden = _with_hidden_gpus(machines, asked, request, catalogue)
+    seen, hidden = with_hidden_gpus(machines, asked, request, catalogue)
     judged = tuple(as_judged(machine, request.cuda, catalogue.drivers) for machine, *_ in by_kind(seen))
     family = Family(
         catalogue, facts, judged, None, exclude_newer, preferences=preferences, requires_python=asked.requires_python
     )
-    python = request.python or choose_python(asked, machines, family)
+    direct = DirectReferences(client)
+    somewhere = environments_of(judged, catalogue.pythons[0])[0]
+    opened = structs.replace(asked, needs=direct.opened(asked.needs, somewhere))
+    python = request.python or choose_python(opened, machines, family, client)
     frame = Plan(
         warnings=(
             *(PlanWarning("set-aside", note) for note in asked.notes),
@@ -210,8 +228,9 @@ def _answer(
     if refusal is not None:
         return _impossible(frame, refusal)
     environment, *others = environments_of(judged, python)
-    files, direct = FamilyFiles(client, catalogue, python), DirectReferences(client)
-    family = structs.replace(family, python=python, gone=files.missing(catalogue.family))
+    files = FamilyFiles(client, catalogue, python)
+    named = named_variants(asked.sources, (environment, *others))
+    family = structs.replace(family, python=python, gone=files.missing(catalogue.family), named=named)
     wanted = _specifiers(asked.needs, environment)
     constraints = _specifiers(asked.constraints, environment)
     of_family = {n: s & constraints.get(n, SpecifierSet()) for n, s in wanted.items() if family.owns(n)}
@@ -258,34 +277,6 @@ def _answer(
     return structs.replace(plan, warnings=(*plan.warnings, *selector.about_left_out(), *places, *declared, *sources))
 
 
-def _with_hidden_gpus(
-    machines: Sequence[Machine], asked: Asked, request: Request, catalogue: Catalogue
-) -> tuple[tuple[Machine, ...], tuple[PlanWarning, ...]]:
-    """The machines, with unknown GPUs where none is in sight although something says that one is meant.
-
-    A login node, a container without GPU access and a CI runner show no GPU; a CPU plan for them would be a wrong yes.
-    """
-    needing = sorted(
-        {
-            name
-            for name in (canonicalize_name(need.requirement.name) for need in asked.needs)
-            if any(project.gpu_only for project in catalogue.source_projects if project.package == name)
-            or ((builds := catalogue.builds(name)) and all((b.variant or "cpu").startswith("cu") for b in builds))
-        }
-    )
-    found: list[Machine] = []
-    warnings: list[PlanWarning] = []
-    for machine in machines:
-        bare = machine.gpus == () and not machine.accelerators and request.cuda is None
-        if bare and (machine.driver is not None or needing):
-            what = f"{' and '.join(needing)} only runs on a GPU" if needing else "the machine has a GPU driver"
-            hint = "name the GPU: --target 'H100, driver 580'; --cuda cpu plans without one"
-            warnings.append(PlanWarning("gpu-hidden", f"{what}, and no GPU was found", hint))
-            machine = structs.replace(machine, gpus=None, accelerators=None)
-        found.append(machine)
-    return tuple(found), tuple(dict.fromkeys(warnings))
-
-
 def _impossible(frame: Plan, conflict: Conflict) -> Plan:
     return structs.replace(frame, status="impossible", conflict=conflict.facts, remedies=conflict.remedies)
 
@@ -323,7 +314,8 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
     compiled_for = driver_of_code(toolchain.nvcc, machines, facts) if toolchain and toolchain.nvcc else None
     if found.torch:
         at_install = [one for one in compiled if one.when != "use"]
-        about += about_elsewhere(at_install, found.torch, found.ready, family)
+        about += about_elsewhere(at_install, found.torch, found.ready, family, found.needs)
+        about += about_torch_for_wheels(found.torch, found.needs, family)
     warnings = (
         *frame.warnings,
         *_about_choice(frame, found, compiled, python),
@@ -376,7 +368,7 @@ def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], py
     yield from about_machines(frame.machines, python, facts, pinned.packages)
     yield from about_compat(machines, facts)
     yield from about_systems(environments_of(machines, python))
-    yield from about_torch(solution, family)
+    yield from about_torch(solution, family, found.limits.asked.get("torch", SpecifierSet()))
     yield from about_binding(solution, family, found.limits)
     yield from about_companions(solution, family, found.limits)
     yield from about_packages(pinned.packages, solution, found.provider)

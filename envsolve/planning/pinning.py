@@ -25,11 +25,13 @@ from envsolve.rules.nvidia.code import TRITON
 from envsolve.rules.nvidia.driver import driver_runs, lifted
 from envsolve.rules.platform import Environment
 from envsolve.rules.verdict import FastPath, Verdict
-from envsolve.solve.candidate_selector import taken
-from envsolve.solve.family import Option
+from envsolve.solve.candidate_selector import Ready, taken, torches_served
+from envsolve.solve.family import Family, Option
 from envsolve.solve.files import DirectReferences, FamilyFiles
-from envsolve.solve.outcome import PlannedPackage
+from envsolve.solve.outcome import PlannedPackage, PlanWarning
+from envsolve.solve.pins import pins_of
 from envsolve.solve.resolver import Chosen, Solution
+from envsolve.toolchain.model import Compiled
 from envsolve.values import DriverVersion
 
 
@@ -205,3 +207,66 @@ def _options(solution: Solution) -> Iterator[Option]:
     for chosen in solution.chosen.values():
         if chosen.candidate.option is not None:
             yield chosen.candidate.option
+
+
+# Wheels that are on no index, and wheels for another torch.
+
+_LISTED = (Evidence.MEASURED.value, Evidence.PUBLISHED.value)
+
+
+def off_index(solution: Solution, family: Family) -> frozenset[str]:
+    """The packages of a solution whose wheel is on no index."""
+    places = family.catalogue.indexes
+    return frozenset(
+        name
+        for name, chosen in solution.chosen.items()
+        if (option := chosen.candidate.option) and (place := places.get(option.build.index)) and place.kind != "simple"
+    )
+
+
+def about_off_index(packages: Sequence[PlannedPackage], taken: frozenset[str]) -> Iterator[PlanWarning]:
+    """Where such a wheel is, and what is not known of it."""
+    for package in packages:
+        if package.name not in taken:
+            continue
+        text = f"{package.name} {package.version} is a wheel that is on no package index: {package.url}"
+        if package.evidence not in _LISTED:
+            text += "; the project's build workflow says that it exists"
+        if not package.hashes:
+            text += "; its sha256 is not known"
+        yield PlanWarning("off-index-wheel", text, "if it is missing there, compile it: the toolchain of this plan can")
+
+
+def about_elsewhere(
+    compiled: Sequence[Compiled], torch: Option, wheels: Ready, family: Family, needs: Sequence[Need]
+) -> Iterator[PlanWarning]:
+    """Ready wheels of what is compiled all the same: those that were not found, and those for another torch.
+
+    Args:
+        compiled: What is compiled.
+        torch: The torch of the plan.
+        wheels: Those that go with it.
+        family: What is published, and the machines.
+        needs: What is requested: wheels of releases that it excludes do not count.
+    """
+    version = f"torch {torch.build.version} [{torch.build.variant}]"
+    for one in compiled:
+        served = torches_served(one.name, family, pins_of(needs, one.name))
+        if wheels.get(one.name):
+            text = f"{one.name} has a ready wheel for {version}; the page of links that should name it cannot be read"
+            yield PlanWarning("ready-wheel-unread", f"{text}, or does not", "plan again where that page can be reached")
+        elif served:
+            span = served[0] if len(served) == 1 else f"{served[0]} to {served[-1]}"
+            free = not pins_of(needs, "torch")
+            text = f"{one.name} has ready wheels for torch {span}, but none for {version}"
+            remedy = f"ask for torch=={served[-1]}.* to compile nothing" if free else None
+            yield PlanWarning("ready-wheel-elsewhere", text, remedy)
+
+
+def about_torch_for_wheels(torch: Option, needs: Sequence[Need], family: Family) -> Iterator[PlanWarning]:
+    """That torch is older because a pinned extension has a ready wheel for it."""
+    newest = next((o for o in family.options("torch") if o.verdict.level.usable), None)
+    for need in needs:
+        if need.origin.startswith("the ready wheel of ") and newest:
+            text = f"torch {torch.build.version} goes with {need.origin}; beside a newer one it would be compiled"
+            yield PlanWarning("torch-for-ready-wheel", text, f"ask for torch=={newest.build.version} to compile it")

@@ -16,9 +16,11 @@ from envsolve.system.files import StrPath, items, paths
 
 if TYPE_CHECKING:
     from envsolve.facts.catalogue import Catalogue
+    from envsolve.machine.model import Machine
     from envsolve.packages.client import IndexClient
     from envsolve.packages.metadata_builds import MetadataBuilds
-    from envsolve.packages.requirements import Need
+    from envsolve.packages.requirements import Asked, Need
+    from envsolve.solve.outcome import PlanWarning
 
 # trch and torch are alike by 0.89, torchvisoin and torchvision by 0.91; tomlkit and toolkit, both real, by 0.71.
 _NEAR = 0.86
@@ -119,6 +121,36 @@ class Request(msgspec.Struct, frozen=True):
         """Raise a UsageError if the request names nothing to plan."""
         if not (self.requirements or self.files or self.projects):
             raise UsageError("nothing to plan", hint="name packages, requirement files or projects")
+
+
+def with_hidden_gpus(
+    machines: Sequence[Machine], asked: Asked, request: Request, catalogue: Catalogue
+) -> tuple[tuple[Machine, ...], tuple[PlanWarning, ...]]:
+    """The machines, with unknown GPUs where none is in sight although something says that one is meant.
+
+    A login node, a container without GPU access and a CI runner show no GPU; a CPU plan for them would be a wrong yes.
+    """
+    from envsolve.solve.outcome import PlanWarning  # a request is made before anything of the solve is imported
+
+    needing = sorted(
+        {
+            name
+            for name in (canonicalize_name(need.requirement.name) for need in asked.needs)
+            if any(project.gpu_only for project in catalogue.source_projects if project.package == name)
+            or ((builds := catalogue.builds(name)) and all((b.variant or "cpu").startswith("cu") for b in builds))
+        }
+    )
+    found: list[Machine] = []
+    warnings: list[PlanWarning] = []
+    for machine in machines:
+        bare = machine.gpus == () and not machine.accelerators and request.cuda is None
+        if bare and (machine.driver is not None or needing):
+            what = f"{' and '.join(needing)} only runs on a GPU" if needing else "the machine has a GPU driver"
+            hint = "name the GPU: --target 'H100, driver 580'; --cuda cpu plans without one"
+            warnings.append(PlanWarning("gpu-hidden", f"{what}, and no GPU was found", hint))
+            machine = structs.replace(machine, gpus=None, accelerators=None)
+        found.append(machine)
+    return tuple(found), tuple(dict.fromkeys(warnings))
 
 
 def check_names(needs: Sequence[Need], catalogue: Catalogue) -> None:

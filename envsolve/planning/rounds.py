@@ -6,7 +6,9 @@ needs, and what compiling takes. An answer in which torch moved is thrown away.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
@@ -14,7 +16,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envsolve.errors import IndexUnavailableError
-from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import CompilerPackages, Ptxas, Toolkit, TritonRelease
 from envsolve.machine.model import Driver, Machine
 from envsolve.packages.model import MetadataUnavailableError
@@ -25,10 +26,11 @@ from envsolve.rules.nvidia.code import TRITON, chosen_ptxas, triton_runs
 from envsolve.rules.nvidia.driver import lifted
 from envsolve.rules.nvidia.toolchain import ptxas_packages
 from envsolve.rules.verdict import Reason
-from envsolve.solve.candidate_selector import CandidateSelector, Ready, ready, torches_served
+from envsolve.solve.candidate_selector import CandidateSelector, Ready, ready
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits
-from envsolve.solve.outcome import Conflict, PlannedPackage, PlanWarning
+from envsolve.solve.outcome import Conflict, PlanWarning
+from envsolve.solve.pins import pins_of
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Budget, Solution, solve
 from envsolve.toolchain.model import (
@@ -261,13 +263,33 @@ def with_ready_wheels(found: Resolved, resolve: Resolve) -> Resolved:
     compiled = compiled_packages(found.pinned.packages, found.family.catalogue)
     wheels = {one.name: ready(one.name, torch.build, found.family) for one in compiled}
     if not any(wheels.values()):
-        return found
+        return _beside_another_torch(found, compiled, resolve)
     try:
         again = resolve(found.needs, found.family, wheels)
     # A ready wheel is an offer: it may pin a package that the rest of the request excludes.
     except NothingFitsError:
         return found
     return again if again.torch and again.torch.identity == torch.identity else found
+
+
+# Variants of the torch that a ready wheel is for: the rest of a request may exclude the first ones.
+_TORCHES_TRIED = 4
+
+
+def _beside_another_torch(found: Resolved, compiled: Sequence[Compiled], resolve: Resolve) -> Resolved:
+    """The same with the newest torch for which a pinned extension has a ready wheel, if the rest allows that torch.
+
+    A release that is pinned was made for the torches of its time: beside a newer one its sources may not compile.
+    """
+    for one in compiled:
+        pinned = pins_of(found.needs, one.name)
+        torches = (o for o in found.family.options("torch") if pinned and o.verdict.level.usable)
+        offers = ((o, [w for w in ready(one.name, o.build, found.family) if w.matches(pinned)]) for o in torches)
+        for torch, wheels in islice((offer for offer in offers if offer[1]), _TORCHES_TRIED):
+            need = Need(Requirement(f"torch=={torch.version}"), f"the ready wheel of {wheels[0].label}")
+            with contextlib.suppress(NothingFitsError, IndexUnavailableError):
+                return resolve((*found.needs, need), found.family, {**found.ready, one.name: wheels})
+    return found
 
 
 def with_assembler(found: Resolved, resolve: Resolve) -> Resolved:
@@ -327,54 +349,3 @@ def toolchain_of(found: Resolved, compiled: Sequence[Compiled]) -> tuple[Toolcha
     driver_cuda = min(versions, key=CudaVersion.parse) if versions and len(versions) == len(known) else None
     made = toolchain_for(compiled, torch.build if torch else None, family.machines, driver_cuda, family.catalogue)
     return on_windows(*made) if is_windows(family.machines) else made
-
-
-# Wheels that are on no index, and wheels for another torch.
-
-_LISTED = (Evidence.MEASURED.value, Evidence.PUBLISHED.value)
-
-
-def off_index(solution: Solution, family: Family) -> frozenset[str]:
-    """The packages of a solution whose wheel is on no index."""
-    places = family.catalogue.indexes
-    return frozenset(
-        name
-        for name, chosen in solution.chosen.items()
-        if (option := chosen.candidate.option) and (place := places.get(option.build.index)) and place.kind != "simple"
-    )
-
-
-def about_off_index(packages: Sequence[PlannedPackage], taken: frozenset[str]) -> Iterator[PlanWarning]:
-    """Where such a wheel is, and what is not known of it."""
-    for package in packages:
-        if package.name not in taken:
-            continue
-        text = f"{package.name} {package.version} is a wheel that is on no package index: {package.url}"
-        if package.evidence not in _LISTED:
-            text += "; the project's build workflow says that it exists"
-        if not package.hashes:
-            text += "; its sha256 is not known"
-        yield PlanWarning("off-index-wheel", text, "if it is missing there, compile it: the toolchain of this plan can")
-
-
-def about_elsewhere(
-    compiled: Sequence[Compiled], torch: Option, wheels: Ready, family: Family
-) -> Iterator[PlanWarning]:
-    """Ready wheels of what is compiled all the same: those that were not found, and those for another torch.
-
-    Args:
-        compiled: What is compiled.
-        torch: The torch of the plan.
-        wheels: Those that go with it.
-        family: What is published, and the machines.
-    """
-    version = f"torch {torch.build.version} [{torch.build.variant}]"
-    for one in compiled:
-        served = torches_served(one.name, family)
-        if wheels.get(one.name):
-            text = f"{one.name} has a ready wheel for {version}; the page of links that should name it cannot be read"
-            yield PlanWarning("ready-wheel-unread", f"{text}, or does not", "plan again where that page can be reached")
-        elif served:
-            span = served[0] if len(served) == 1 else f"{served[0]} to {served[-1]}"
-            text = f"{one.name} has ready wheels for torch {span}, but none for {version}"
-            yield PlanWarning("ready-wheel-elsewhere", text, f"ask for torch=={served[-1]}.* to compile nothing")

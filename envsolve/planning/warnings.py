@@ -156,8 +156,8 @@ def about_systems(environments: Sequence[Environment]) -> Iterator[PlanWarning]:
         )
 
 
-def about_torch(solution: Solution, family: Family) -> Iterator[PlanWarning]:
-    """Limits of the chosen torch, and what a newer one would need."""
+def about_torch(solution: Solution, family: Family, asked: SpecifierSet) -> Iterator[PlanWarning]:
+    """Limits of the chosen torch, and what a newer one would need, if the request takes that one."""
     torch = solution.chosen.get("torch")
     option = torch.candidate.option if torch else None
     if option is None:
@@ -171,7 +171,7 @@ def about_torch(solution: Solution, family: Family) -> Iterator[PlanWarning]:
             rest = f"torch.compile uses the ptxas {own} inside torch and works" if own else without
             remedy = _TRITON_REMEDY if own else _torch_with_triton(family)
             yield PlanWarning("triton-limited", f"{reason.text}; {rest}", remedy)
-    yield from _held_back(option, family)
+    yield from _held_back(option, family, asked)
 
 
 def _torch_with_triton(family: Family) -> str | None:
@@ -190,14 +190,14 @@ def _own_ptxas_serves(option: Option, family: Family) -> bool:
     return all(arch_asked(release, cc) in toolkit.archs for cc in cards)
 
 
-def _held_back(option: Option, family: Family) -> Iterator[PlanWarning]:
+def _held_back(option: Option, family: Family, asked: SpecifierSet) -> Iterator[PlanWarning]:
     """A newer torch would run here but for its Triton."""
     if not option.verdict.triton:
         return
     for other in family.judged("torch"):
         if other.version <= option.version:
             return
-        if other.verdict.level.usable and other.verdict.triton is False:
+        if other.verdict.level.usable and other.verdict.triton is False and other.matches(asked):
             why = next(r for r in other.verdict.reasons if r.rule in _TRITON_RULES)
             text = (
                 f"{although_newer(option, other)}, because Triton (torch.compile and many libraries use it) would not "

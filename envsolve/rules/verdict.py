@@ -96,6 +96,7 @@ class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
         unlocks: What fits then, for a plan that does not.
         relaxes: The requirements that it relaxes or leaves out, if it does nothing else.
         pythons: The Pythons that it proposes, oldest first, if it does nothing else.
+        replaces: A requested package and the one to ask for instead, if it does nothing else.
     """
 
     text: str
@@ -104,6 +105,7 @@ class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
     unlocks: str = ""
     relaxes: tuple[str, ...] = ()
     pythons: tuple[str, ...] = ()
+    replaces: tuple[str, str] | None = None
 
 
 class FastPath(msgspec.Struct, frozen=True):

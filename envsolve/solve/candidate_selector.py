@@ -30,6 +30,7 @@ from envsolve.solve.preferences import Preferences, in_front, too_late
 from envsolve.system.limits import ODD_FILES
 from envsolve.values import CudaVersion
 
+_ANY = SpecifierSet()
 _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
 
 
@@ -139,6 +140,18 @@ class CandidateSelector(msgspec.Struct, eq=False):
         fitting = self._taken(name, specifier)
         return any(_best([f for f in listing.files(p) if self._may_be(name, f)], other) for p in fitting)
 
+    def lacks_wheel(self, name: str, specifier: SpecifierSet, here: Environment, others: Sequence[Environment]) -> int:
+        """0 if a version has a wheel for an environment or none for the others, 1 if only an sdist, 2 if no file."""
+        if self.has_wheel(name, specifier, here) or not any(self.has_wheel(name, specifier, one) for one in others):
+            return 0
+        return 1 if self.served(name, specifier, here.python) else 2
+
+    def has_wheel(self, name: str, specifier: SpecifierSet, environment: Environment) -> bool:
+        """Whether a version that the specifier takes has a wheel for an environment."""
+        listing, _ = self._published(name)
+        wheels = (f for p in self._taken(name, specifier) for f in listing.files(p) if f.filename.endswith(".whl"))
+        return any(_best([wheel], environment) for wheel in wheels if self._may_be(name, wheel))
+
     def _candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
         listing, _ = self._published(name)
         withdrawn: list[tuple[Version, IndexFile]] = []
@@ -226,7 +239,7 @@ def _best(files: Sequence[IndexFile], environment: Environment) -> IndexFile | N
 # Wheels of extensions that are on no package index: on release pages and on pages of links.
 #
 # Each is made for one torch minor, one CUDA and one C++ ABI. Which is the right one is therefore a question that has
-# an answer once torch is chosen; torch is never bent to them.
+# an answer once torch is chosen; torch is bent only to one whose release is pinned.
 
 
 Ready = Mapping[str, Sequence[Option]]
@@ -256,13 +269,13 @@ def still_there(wheels: Ready, family: Family) -> Ready:
     }
 
 
-def torches_served(package: str, family: Family) -> tuple[str, ...]:
-    """The torch minors for which a package has wheels that serve the machines, oldest first."""
+def torches_served(package: str, family: Family, versions: SpecifierSet = _ANY) -> tuple[str, ...]:
+    """The torch minors for which a package has wheels of some versions that serve the machines, oldest first."""
     found = {
         CudaVersion.parse(torch.build.version)
         for option in _usable(package, family)
         for torch in family.options("torch")
-        if goes_with(option.build, torch.build)
+        if option.matches(versions) and goes_with(option.build, torch.build)
     }
     return tuple(f"{major}.{lesser}" for major, lesser in sorted(found))
 

@@ -12,17 +12,15 @@ from packaging.version import Version
 
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue, pythons
-from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Machine, Platform
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON, agrees, cuda_suffix, serves_cuda
 from envsolve.rules.platform import admits_python, same_system
 from envsolve.rules.verdict import Level, Verdict
-from envsolve.solve.preferences import Preferences, too_late, variants_in_front
+from envsolve.solve.preferences import NamedVariants, Preferences, in_order, too_late, variants_in_front
 from envsolve.values import CudaVersion
 
-DEFAULT = "default"
 _ALL = ">0"  # a specifier that takes every release
 # Rules that a companion's own GPU code answers to; the others are those of the torch beside it.
 _CODE_RULES = ("sass", "driver-ptx")
@@ -81,6 +79,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         exclude_newer: First instant that is too late (:func:`parse_exclude_newer`).
         gone: File names that the catalogue lists and their index no longer has.
         preferences: Versions to choose if the request and the machines allow them.
+        named: Variants whose indexes the request names.
         requires_python: What the projects of the request require, ``>=3.12``.
     """
 
@@ -91,6 +90,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
     exclude_newer: str | None = None
     gone: frozenset[str] = frozenset()
     preferences: Preferences = {}
+    named: NamedVariants = NamedVariants()
     requires_python: str | None = None
     _judge_of: dict[tuple[int, int], Judge] = {}
 
@@ -276,10 +276,10 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
             lone = [_for_any_variant(o) for o in options if o.version.public not in with_cuda]
             options = [o for o in options if o.version.public in with_cuda]
         if self.wants_cpu:
-            ordered = in_order([*options, *lone], package)
+            ordered = in_order([*options, *lone], package, self.named)
         else:
             # On Windows and aarch64 the newest torchvision may be out for CPUs only, while an older one has GPU code.
-            ordered = (*in_order(options, package), *in_order(lone, package))
+            ordered = (*in_order(options, package, self.named), *in_order(lone, package, self.named))
         return self._kept_first(ordered, package)
 
     def _kept_first(self, options: Sequence[Option], package: str) -> tuple[Option, ...]:
@@ -353,48 +353,3 @@ def _by_option(builds: Sequence[Build]) -> Mapping[tuple[str, ...], list[Build]]
         keys = build.local.removeprefix(f"+{build.variant}")
         groups.setdefault((build.version, build.variant, build.index, keys), []).append(build)
     return groups
-
-
-def in_order(options: Sequence[Option], package: str) -> tuple[Option, ...]:
-    """Options as the solver should try them: by tier, then newest first, then the preferred variant first."""
-    preference = _torch_variant if package == "torch" else _companion_variant
-    tier = {"torch": _torch_tier, TRITON: _triton_tier}.get(package, _companion_tier)
-    ordered = sorted(options, key=preference)
-    ordered.sort(key=lambda o: Version(o.version.public), reverse=True)
-    ordered.sort(key=tier)
-    return tuple(ordered)
-
-
-def _torch_tier(option: Option) -> int:
-    """0 where everything works, the paired Triton's kernels included; 1 where torch does; 2 where that is not known."""
-    if not option.verdict.level.usable or option.build.evidence is Evidence.INFERRED:
-        return 2
-    return 0 if option.verdict.triton else 1
-
-
-def _torch_variant(option: Option) -> tuple[object, ...]:
-    """The best verdict first: level of the code, then a CUDA that the driver knows in full.
-
-    Among equals the default index goes first, since its wheels are measured and need no second index; then the newest
-    CUDA that the driver knows in full or, in minor-version mode, the one nearest to the driver.
-    """
-    verdict, build = option.verdict, option.build
-    cuda = CudaVersion.parse(build.cuda or "0")
-    full = verdict.driver_mode == "full"
-    nearest = tuple(-n for n in cuda) if full else cuda
-    return (verdict.level.rank, not full, build.index != DEFAULT, nearest)
-
-
-def _triton_tier(option: Option) -> int:
-    """Those whose kernels run before those of which that is not known, and both before those whose kernels do not."""
-    return max(option.verdict.level.rank, Level.PTX.rank)
-
-
-def _companion_tier(option: Option) -> int:
-    """Builds that are known to exist before those that are only inferred."""
-    return int(any(build.evidence is Evidence.INFERRED for build in option.builds))
-
-
-def _companion_variant(option: Option) -> tuple[object, ...]:
-    """CUDA before CPU, the default index first."""
-    return (option.build.variant == "cpu", option.build.index != DEFAULT, option.build.variant)

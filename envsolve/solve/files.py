@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urldefrag, urlsplit
 
 from msgspec import structs
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import (
     InvalidSdistFilename,
@@ -23,9 +24,10 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.packages.client import IndexClient
 from envsolve.packages.links import hashed
 from envsolve.packages.model import CoreMetadata, IndexFile, MetadataUnavailableError
+from envsolve.packages.requirements import Need
 from envsolve.packages.source_trees import UNREAD
 from envsolve.packages.urls import redact
-from envsolve.rules.platform import python_tag
+from envsolve.rules.platform import Environment, python_tag
 from envsolve.solve.needs import Candidate
 from envsolve.values import CudaVersion
 
@@ -207,12 +209,41 @@ class DirectReferences:
         file = file_at(url)
         return structs.replace(file, url=self._client.without_login(file.url)) if file else None
 
+    def opened(self, needs: Iterable[Need], environment: Environment) -> tuple[Need, ...]:
+        """Needs with those of directories in place of the directories: a person can change what is written there."""
+        found: list[Need] = []
+        for need in needs:
+            name, url, extras = canonicalize_name(need.requirement.name), need.requirement.url, need.requirement.extras
+            if url is None or not url.startswith("file:") or file_at(url) is not None:
+                found.append(need)
+                continue
+            for line in self.metadata(name, url).requires_dist:
+                requirement = Requirement(line)
+                if any(environment.wants(requirement.marker, extra) for extra in ("", *extras)):
+                    requirement.marker = None
+                    found.append(Need(requirement, name))
+        return tuple(found)
+
     def _tree(self, name: str, url: str) -> Read:
         if url not in self._trees:
             from envsolve.packages.source_trees import read_tree  # child processes: not for a request without trees
 
-            self._trees[url] = read_tree(name, url, offline=self._client.offline)
+            read = read_tree(name, url, offline=self._client.offline)
+            if read.tree.unread is not None and _has_only_pure_wheels(name, self._client):
+                read = structs.replace(read, tree=structs.replace(read.tree, needs_torch=False))
+            self._trees[url] = read
         return self._trees[url]
+
+
+def _has_only_pure_wheels(name: str, client: IndexClient) -> bool:
+    """Whether the newest release of a project compiles nothing, so that its repository is not expected to either."""
+    try:
+        listing = client.listing(name)
+    except IndexUnavailableError:
+        return False
+    releases = ([f.filename for f in listing.files(place)] for place in reversed(range(len(listing.versions))))
+    wheels = next((found for files in releases if (found := [f for f in files if f.endswith(".whl")])), [])
+    return bool(wheels) and all(wheel.endswith("-none-any.whl") for wheel in wheels)
 
 
 def _readable(version: str) -> Version:

@@ -12,8 +12,9 @@ from packaging.version import Version
 
 from envsolve.machine.model import Machine, Platform, told_apart
 from envsolve.rules.judge import worst
-from envsolve.solve.family import Family, Option, in_order
+from envsolve.solve.family import Family, Option
 from envsolve.solve.outcome import PlanWarning
+from envsolve.solve.preferences import in_order
 
 if TYPE_CHECKING:
     from envsolve.solve.resolver import Solution

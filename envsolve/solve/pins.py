@@ -3,20 +3,139 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import msgspec
 from msgspec import structs
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 from resolvelib.structs import build_iter_view
 
 from envsolve.errors import IndexUnavailableError
+from envsolve.machine.model import Machine
+from envsolve.packages.client import IndexClient
 from envsolve.packages.model import read_version
+from envsolve.packages.requirements import Asked, Need
+from envsolve.rules.judge import python_of
+from envsolve.rules.platform import Environment, admits_python, python_tag
+from envsolve.solve.candidate_selector import CandidateSelector
+from envsolve.solve.family import Family
+from envsolve.solve.limits import without_variant
 from envsolve.solve.needs import CUDA_MAJOR, AnyCandidate, AnyNeed, Candidate, ClaimNeed, PackageNeed
 from envsolve.solve.provider import Provider
+from envsolve.values import PythonVersion
 
 # A package that the request limits to so few versions is as good as pinned.
 _FEW = 2
+# What keeps a package at releases that were made before the newest Pythons.
+_BOUNDING = frozenset({"==", "===", "<", "<=", "~="})
+
+# Which Python a plan is for, if neither the request nor the machine names one.
+
+
+def choose_python(asked: Asked, machines: Sequence[Machine], family: Family, client: IndexClient | None = None) -> str:
+    """Return the machine's own Python or, if the projects do not allow it, the first with builds of what is asked for.
+
+    The builds must run there. If none do, builds that are only published for a Python will do, since a refusal should
+    not be about a Python that nobody asked for. Among these, a Python that the pinned releases of other packages have
+    wheels for goes before one for which they must be built: ``numpy==1.24.3`` is a wheel up to 3.11.
+
+    Args:
+        asked: Requirements; their ``requires-python`` limits the choice.
+        machines: The machines of the plan. Of the Pythons, those installed on all of them come first.
+        family: The torch family on the machines, judged without regard to Python.
+        client: The indexes that list the wheels; None to look at the family only.
+    """
+    own = python_of(machines)
+    if own and admits_python(asked.requires_python, own):
+        return own
+    pythons = _candidate_pythons(machines, family)
+    wanted = [(canonicalize_name(n.requirement.name), n.requirement.specifier) for n in asked.needs]
+    # What the catalogue lacks in every variant says nothing about Pythons.
+    of_family = [(n, s) for n, s in wanted if family.owns(n) and family.knows(n, without_variant(s))]
+    running = [p for p in pythons if all(_runs(structs.replace(family, python=p), *demand) for demand in of_family)]
+    suitable = running or [p for p in pythons if all(_published(family, p, *demand) for demand in of_family)]
+    if client is None or len(suitable) < 2:
+        return (suitable or pythons)[0]
+    return _with_most_wheels(suitable, asked, family, client)
+
+
+def _with_most_wheels(pythons: Sequence[str], asked: Asked, family: Family, client: IndexClient) -> str:
+    """The first Python for which the fewest packages that the request bounds lack a file, or else a wheel."""
+    environments = [Environment.of(family.machines[0], python) for python in pythons]
+    every: dict[str, SpecifierSet] = {}
+    named = {canonicalize_name(need.requirement.name) for need in asked.needs}
+    for requirement in (need.requirement for need in (*asked.needs, *asked.constraints)):
+        name = canonicalize_name(requirement.name)
+        here = requirement.url is None and name in named and not family.owns(name)
+        if here and any(one.wants(requirement.marker) for one in environments):
+            every[name] = every.get(name, SpecifierSet()) & requirement.specifier
+    bounded = {n: s for n, s in every.items() if any(one.operator in _BOUNDING for one in s)}
+    client.prefetch(bounded)
+    scout = CandidateSelector(client, environments[0], {}, (), family.exclude_newer)
+    lacking = {python: [0, 0, 0] for python in pythons}
+    for package, specifier in bounded.items():
+        with contextlib.suppress(IndexUnavailableError):
+            for environment in environments:
+                lacking[environment.python][scout.lacks_wheel(package, specifier, environment, environments)] += 1
+    return min(pythons, key=lambda python: (lacking[python][2], lacking[python][1]))
+
+
+def python_with_wheels(
+    built: Mapping[str, str], python: str, machines: Sequence[Machine], family: Family, client: IndexClient
+) -> tuple[tuple[str, ...], str]:
+    """Packages held at releases older than a Python, and the Python with wheels for most of them.
+
+    Such a release has wheels for older Pythons, and later ones have wheels for this one: its sdist was never tried
+    with it. What has no later wheels may well build.
+
+    Args:
+        built: Versions of the packages of a plan that are built from an sdist.
+        python: The Python of the plan.
+        machines: The machines of the plan.
+        family: Its projects' ``requires-python`` limits the choice.
+        client: The indexes that list the wheels.
+    """
+    pythons = _candidate_pythons(machines, family)
+    others = [Environment.of(machines[0], one) for one in pythons]
+    here = Environment.of(machines[0], python)
+    scout = CandidateSelector(client, here, {}, (), family.exclude_newer)
+    old: dict[str, SpecifierSet] = {}
+    for name, version in built.items():
+        pin, later = SpecifierSet(f"=={version}"), SpecifierSet(f">{version}")
+        with contextlib.suppress(IndexUnavailableError):
+            if scout.lacks_wheel(name, pin, here, others) and scout.has_wheel(name, later, here):
+                old[name] = pin
+    lacking = {one.python: sum(not scout.has_wheel(name, pin, one) for name, pin in old.items()) for one in others}
+    return tuple(old), min(pythons, key=lambda one: lacking[one])
+
+
+def _candidate_pythons(machines: Sequence[Machine], family: Family) -> list[str]:
+    """The Pythons that the projects allow (all, if they allow none of those with builds), installed ones first."""
+    installed = [{str(PythonVersion.parse(one.version)) for one in m.pythons} for m in machines if m.pythons]
+    known = family.catalogue.pythons
+    allowed = [python for python in known if python in family.pythons]
+    return sorted(allowed or known, key=lambda python: not all(python in some for some in installed))
+
+
+def _runs(family: Family, name: str, specifier: SpecifierSet) -> bool:
+    return any(option.matches(specifier) for option in family.options(name))
+
+
+def _published(family: Family, python: str, name: str, specifier: SpecifierSet) -> bool:
+    """Whether what is asked for has a build for a Python; what no build meets is asked for in any variant."""
+    options = family.judged(name)
+    met = [o for o in options if o.matches(specifier)] or [o for o in options if o.matches(without_variant(specifier))]
+    return any(python_tag(build.pythons, python) for option in met for build in option.builds)
+
+
+def pins_of(needs: Sequence[Need], package: str) -> SpecifierSet:
+    """The specifiers of needs on a package if they pin it, otherwise none."""
+    specifiers = [n.requirement.specifier for n in needs if canonicalize_name(n.requirement.name) == package]
+    together = SpecifierSet(",".join(map(str, filter(None, specifiers))))
+    return together if any(one.operator == "==" for one in together) else SpecifierSet()
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -80,6 +199,8 @@ class Pins:
             for other in roots:
                 if not isinstance(other.need, PackageNeed) or other.need.key != pin.need.key or not versions:
                     continue
+                # A pin without a variant goes with one that names it: 2.6.0 and 2.6.0+cu118.
+                versions += [v for v in map(read_version, _pinned(other.need)) if v and Version(v.public) in versions]
                 if not any(other.need.specifier.contains(version, prereleases=True) for version in versions):
                     self.causes = [other, pin]
 

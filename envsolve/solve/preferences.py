@@ -1,6 +1,6 @@
-"""Versions to stay with: preferences of the solve, never constraints.
+"""What the solve prefers, and never insists on: versions to stay with, and the order of torch's builds.
 
-A lock or an existing environment names them. Each is tried before all others if the request and the
+A lock or an existing environment names versions. Each is tried before all others if the request and the
 machines still allow it; what has to move moves, and nothing else does.
 """
 
@@ -9,12 +9,22 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envsolve.errors import UsageError
+from envsolve.facts.evidence import Evidence
+from envsolve.rules.nvidia.code import TRITON
+from envsolve.rules.verdict import Level
+from envsolve.values import CudaVersion
+
+if TYPE_CHECKING:
+    from envsolve.packages.requirements import Source
+    from envsolve.rules.platform import Environment
+    from envsolve.solve.family import Option
 
 Preferences = Mapping[str, tuple[Version, ...]]
 """By package, its versions with their local parts, the one to stay with first."""
@@ -64,6 +74,83 @@ def variants_in_front(
         return 3, 0
 
     return sorted(items, key=distance) if kept else items
+
+
+# The order in which the options of the torch family are tried.
+
+DEFAULT = "default"
+
+
+class NamedVariants(msgspec.Struct, frozen=True):
+    """Variants whose indexes a request names for torch; followed if their builds run on the machines.
+
+    Attributes:
+        only: Those of indexes that serve torch alone, such as an explicit index of uv.
+        beside: Those of indexes that add to another one, of which installers take the newest version.
+    """
+
+    only: frozenset[str] = frozenset()
+    beside: frozenset[str] = frozenset()
+
+
+_NOTHING_NAMED = NamedVariants()
+
+
+def named_variants(sources: Iterable[Source], environments: Sequence[Environment]) -> NamedVariants:
+    """The variants whose indexes a request names for torch in any of the environments."""
+    here = [s for s in sources if s.package == "torch" and any(one.wants(s.marker) for one in environments)]
+    only = frozenset(source.variant for source in here if source.only)
+    return NamedVariants(only, frozenset(source.variant for source in here if not source.only))
+
+
+def in_order(options: Sequence[Option], package: str, named: NamedVariants = _NOTHING_NAMED) -> tuple[Option, ...]:
+    """Options as the solver should try them: by tier, then newest first, then the preferred variant first.
+
+    A variant that the request names wins within a tier only: one whose Triton does not run is not taken for its name.
+    """
+    preference = _torch_variant if package == "torch" else _companion_variant
+    tier = {"torch": _torch_tier, TRITON: _triton_tier}.get(package, _companion_tier)
+    ordered = sorted(options, key=preference)
+    ordered.sort(key=lambda option: option.build.variant not in named.beside)
+    ordered.sort(key=lambda o: Version(o.version.public), reverse=True)
+    ordered.sort(key=lambda option: option.build.variant not in named.only)
+    ordered.sort(key=tier)
+    return tuple(ordered)
+
+
+def _torch_tier(option: Option) -> int:
+    """0 where everything works, the paired Triton's kernels included; 1 where torch does; 2 where that is not known."""
+    if not option.verdict.level.usable or option.build.evidence is Evidence.INFERRED:
+        return 2
+    return 0 if option.verdict.triton else 1
+
+
+def _torch_variant(option: Option) -> tuple[object, ...]:
+    """The best verdict first: level of the code, then a CUDA that the driver knows in full.
+
+    Among equals the default index goes first, since its wheels are measured and need no second index; then the newest
+    CUDA that the driver knows in full or, in minor-version mode, the one nearest to the driver.
+    """
+    verdict, build = option.verdict, option.build
+    cuda = CudaVersion.parse(build.cuda or "0")
+    full = verdict.driver_mode == "full"
+    nearest = tuple(-n for n in cuda) if full else cuda
+    return (verdict.level.rank, not full, build.index != DEFAULT, nearest)
+
+
+def _triton_tier(option: Option) -> int:
+    """Those whose kernels run before those of which that is not known, and both before those whose kernels do not."""
+    return max(option.verdict.level.rank, Level.PTX.rank)
+
+
+def _companion_tier(option: Option) -> int:
+    """Builds that are known to exist before those that are only inferred."""
+    return int(any(build.evidence is Evidence.INFERRED for build in option.builds))
+
+
+def _companion_variant(option: Option) -> tuple[object, ...]:
+    """CUDA before CPU, the default index first."""
+    return (option.build.variant == "cpu", option.build.index != DEFAULT, option.build.variant)
 
 
 # ``--exclude-newer``: the instant from which on nothing is published, for files and for catalogued builds alike.

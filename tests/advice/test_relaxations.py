@@ -63,3 +63,26 @@ def test_what_no_other_version_helps_is_given_up(world: World) -> None:
     world.default.wheel("base", "1.0")
     world.default.wheel("base", "2.0")
     assert [text for text, _ in _ways(world, "one", "other")] == ["give up one", "give up other"]
+
+
+def test_a_sibling_for_another_cuda_is_proposed_only_if_the_rest_fits(world: World) -> None:
+    target = "A100, driver 470.82"
+    for package in ("maker-cu11", "maker-cu12"):
+        world.default.wheel(package, "1.0", requires=["base"])
+    world.default.wheel("base", "1.0")
+    sibling = ("ask for maker-cu11 instead of maker-cu12", "maker-cu11 1.0")
+    assert sibling in _ways(world, "maker-cu12", target=target)
+    world.default.wheel("app", "1.0", requires=["maker-cu12"])
+    assert sibling not in _ways(world, "maker-cu12", "app", target=target)
+
+
+def test_pins_of_one_version_with_and_without_a_variant_agree(world: World) -> None:
+    plan = world.plan("torch==2.14.1", "torch==2.14.1+cu130", target="H100, driver 580.95.05")
+    assert plan.status == "ok"
+
+
+def test_a_newer_torch_is_not_offered_against_the_request(world: World) -> None:
+    world.build("torch", "2.15.0", "cu130", requires=["triton==3.9.0"], code=NEW)
+    world.build("triton", "3.9.0", "any")
+    plan = world.plan("torch==2.4.1", target="A100, driver 550.54")
+    assert "newer-torch-held-back" not in {one.code for one in plan.warnings}

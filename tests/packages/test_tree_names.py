@@ -88,3 +88,18 @@ def test_where_nothing_may_be_fetched_a_repository_must_have_a_name(login: str) 
         read_requirement(f"git+https://{login}example.org/foo.git", "command line")
     shown = "****@" if login else ""
     assert caught.value.message.endswith(f"git+https://{shown}example.org/foo.git does not say which package it is")
+
+
+def test_a_directory_takes_the_extras_that_its_files_name(tmp_path: Path) -> None:
+    script = (
+        "from setuptools import setup\nsetup(name='app', extras_require={'cu118': ['torch==2.6.0'], 'Dev_X': []})\n"
+    )
+    (tmp_path / "setup.py").write_text(script)
+
+    def extras(*asked: str) -> set[str]:
+        (need,) = read_requirements([str(tmp_path)], extras=asked).needs
+        return need.requirement.extras
+
+    assert (extras("cu118"), extras("cu118", "dev-x"), extras()) == ({"cu118"}, {"cu118", "dev-x"}, set())
+    with pytest.raises(UsageError, match="no project has an extra 'cu999'"):
+        extras("cu999")

@@ -72,6 +72,7 @@ def questions(folder: Path) -> Iterator[Questions]:
 def _needed(catalogue: Catalogue) -> set[tuple[str, str]]:
     """A version of every package outside the family that a torch build needs: pinned, the lower bound, or a new one."""
     found = {("numpy", "1.26.4")}  # the last that torch before 2.3 was compiled against
+    found |= {("numpy", "2.2.0"), ("fastrlock", "0.8.3"), ("cuda-pathfinder", "1.9.0")}  # of CuPy
     for build in catalogue.builds("torch"):
         for requirement in map(Requirement, build.requires or ()):
             name = canonicalize_name(requirement.name)

@@ -97,6 +97,29 @@ def test_torch_is_not_bent_to_a_wheel_and_the_one_to_ask_for_is_told(extensions:
     assert told.remedy == "ask for torch==2.9.* to compile nothing"
 
 
+def test_torch_is_that_of_the_ready_wheel_of_a_pinned_release(extensions: World) -> None:
+    plan = ask(extensions, "torch", "flash-attn==2.8.0")
+    assert package(plan, "torch").version == "2.9.1"
+    assert package(plan, "flash-attn").kind == "wheel"
+    (told,) = (w for w in plan.warnings if w.code == "torch-for-ready-wheel")
+    assert told.remedy == "ask for torch==2.14.1 to compile it"
+
+
+@pytest.mark.parametrize(
+    ("asked", "remedies"),
+    [
+        (("torch", "flash-attn==2.9.0"), []),  # the wheels are of another release
+        (("torch==2.14.1", "flash-attn==2.8.0"), [None]),  # that torch is pinned
+    ],
+)
+def test_wheels_that_the_request_excludes_are_not_proposed(
+    extensions: World, asked: tuple[str, ...], remedies: list[str | None]
+) -> None:
+    plan = ask(extensions, *asked)
+    assert package(plan, "torch").version == "2.14.1"
+    assert [w.remedy for w in plan.warnings if w.code == "ready-wheel-elsewhere"] == remedies
+
+
 def test_a_wheel_of_another_abi_is_none(extensions: World) -> None:
     extensions.builds = [b for b in extensions.builds if b.package != "flash-attn"]
     wheel(extensions, "flash-attn", "2.8.0", "releases", cxx11_abi=False)

@@ -12,7 +12,7 @@ from envsolve.diagnose.rebuilding import archs_for, source_of
 from envsolve.diagnose.scene import Scene, Torch
 from envsolve.diagnose.signatures import Match
 from envsolve.facts.hardware import VendorRoute
-from envsolve.solve.family import DEFAULT
+from envsolve.solve.preferences import DEFAULT
 
 CAUSE = Cause.of(__name__)
 #: Lines of a list of what is installed: nobody complains in them.

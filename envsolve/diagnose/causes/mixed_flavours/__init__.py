@@ -27,7 +27,7 @@ from envsolve.environment.model import Distribution, Environment, ExtensionFiles
 from envsolve.facts.builds import Build
 from envsolve.facts.evidence import Evidence
 from envsolve.rules.nvidia.code import agrees
-from envsolve.solve.family import DEFAULT
+from envsolve.solve.preferences import DEFAULT
 from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)
