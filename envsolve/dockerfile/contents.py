@@ -363,8 +363,9 @@ def _installed(stage: Stage, asked: Asked) -> dict[str, tuple[Command, str | Non
 
 def _parts(name: str, release: str | None, asked: Asked) -> Iterator[GpuPart]:
     """Records of parts that a release lacks on Linux."""
+    platform = f"linux-{asked.platform.arch if asked.platform and asked.platform.arch else 'x86_64'}"
     for part in asked.catalogue.gpu_parts if release else ():
-        applies = part.package == name and part.system in (None, "linux") and not part.source_build
+        applies = part.package == name and part.is_for(platform) and not part.source_build
         if applies and SpecifierSet(part.versions, prereleases=True).contains(release or ""):
             yield part
 

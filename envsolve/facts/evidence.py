@@ -212,7 +212,7 @@ class GpuPart(msgspec.Struct, frozen=True):
         provided_by: Packages of which any one provides it.
         ask: The requirements to ask for, ``jax[cuda13]``; None if nothing that is published helps.
         cuda: A toolkit of the family that these are built with, the last one that serves as many GPUs.
-        system: The only system that the record is about, ``windows``.
+        system: The only system that the record is about, ``windows``, or its only platform, ``linux-aarch64``.
         requested: Whether it counts only if the package was requested by name: others use it on the CPU on purpose.
         source_build: Whether it counts only if the package is compiled from its sdist.
         note: What else is to be done.
@@ -230,6 +230,10 @@ class GpuPart(msgspec.Struct, frozen=True):
     requested: bool = False
     source_build: bool = False
     note: str | None = None
+
+    def is_for(self, platform: str) -> bool:
+        """Whether the record is about a platform, ``linux-aarch64``."""
+        return self.system is None or f"{platform}-".startswith(f"{self.system}-")
 
 
 # What the name or the directory of a wheel says that it was compiled for: torch, CUDA and the C++ ABI. The ways in

@@ -21,7 +21,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import GpuPart
 from envsolve.facts.evidence import made_for as wheel_says
 from envsolve.facts.files import WHEEL_NAMES
-from envsolve.machine.model import Machine
+from envsolve.machine.model import Machine, Platform
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON, cuda_in_name, cuda_suffix
 from envsolve.rules.nvidia.driver import DriverFit, driver_runs, lifted
@@ -289,10 +289,10 @@ def about_gpu_parts(
     """
     if not any(machine.gpus for machine in machines):
         return
-    systems = {machine.platform.os for machine in machines if machine.platform}
+    platforms = {_platform(machine.platform or Platform()) for machine in machines}
     names = {package.name for package in packages}
     for package in packages:
-        parts = [part for part in _parts(package, requested, family.catalogue) if _is_for(part, systems)]
+        parts = [part for part in _parts(package, requested, family.catalogue) if all(map(part.is_for, platforms))]
         if not parts or any(name in names for part in parts for name in part.provided_by):
             continue
         served = [part for part in parts if part.cuda is None or _all_run(part.cuda, machines, family.facts)]
@@ -314,8 +314,9 @@ def _gpu_parts(package: str, version: str, catalogue: Catalogue) -> Iterator[Gpu
     return (part for part in named if SpecifierSet(part.versions, prereleases=True).contains(version))
 
 
-def _is_for(part: GpuPart, systems: Collection[str | None]) -> bool:
-    return part.system is None or all(system == part.system for system in systems)
+def _platform(platform: Platform) -> str:
+    """``linux-x86_64``, which plans assume where it is not known."""
+    return f"{platform.os or 'linux'}-{platform.arch or 'x86_64'}"
 
 
 def _ask_for(part: GpuPart) -> str | None:
