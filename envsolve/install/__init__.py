@@ -1,11 +1,4 @@
-"""A plan or a lock made into an environment on disk.
+"""A plan or a lock made into an environment on disk: ``environment.install`` does all of it and reports each step.
 
-:func:`install` does all of it and reports each :class:`Step`.
+Nothing is imported here, so that a process which takes one module, as ``conda_fill`` does, does not load the rest.
 """
-
-from __future__ import annotations
-
-from envsolve.install.environment import Installed, install
-from envsolve.install.errors import InstallError, Progress, Step
-
-__all__ = ["InstallError", "Installed", "Progress", "Step", "install"]
