@@ -1,4 +1,4 @@
-"""Plans for machines whose driver is not known: for the oldest that may be there, with what a newer one gives."""
+"""Plans for machines whose driver or libc is not known: for the oldest that may be there, or that a plan needs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve.facts.catalogue import Catalogue
-from envsolve.machine.model import Machine
+from envsolve.machine.model import Machine, Platform
 from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked
 from envsolve.planning.make import make_plan
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
+from envsolve.planning.warnings import about_platform
 from envsolve.rules.judge import as_judged, with_assumed_driver
 from envsolve.rules.nvidia import Facts
+from envsolve.rules.platform import assumed, libc_of
 from envsolve.solve.family import Family
 from envsolve.solve.limits import Limits, best_of
 from envsolve.solve.outcome import PlanWarning
@@ -27,10 +29,40 @@ from envsolve.solve.preferences import parse_exclude_newer
 def plan_assuming(
     asked: Asked, machines: Sequence[Machine], request: Request, catalogue: Catalogue, client: IndexClient
 ) -> Plan:
-    """As :func:`make_plan`; if a driver is not known, the oldest that may be there is assumed, if a plan for it exists.
+    """As :func:`make_plan`, for the oldest driver and libc that a machine may have, if it does not name them.
 
-    Such a plan is right on every newer driver, so that it has a definite status instead of ``unknown``.
+    If nothing fits an old libc, the newest is assumed, and the plan says which one its files need. A plan for an old
+    driver is right on every newer one, so that it has a definite status instead of ``unknown``.
     """
+    plan = _for_oldest_driver(asked, machines, request, catalogue, client)
+    newest = tuple(_with_newest_libc(machine, catalogue) for machine in machines)
+    if plan.status != "impossible" or newest == tuple(machines):
+        return plan
+    # A second solve takes seconds: not where driver and GPU allow no build of the torch family anyway.
+    if best_of(*family_and_limits(newest, asked, request, catalogue)) is None:
+        return plan
+    other = _for_oldest_driver(asked, newest, request, catalogue, client)
+    if other.status == "impossible":
+        return plan
+    # What the machines leave open is said as if they had been planned for.
+    left_open = dict.fromkeys(said for machine in machines for said in about_platform(machine.platform, other.packages))
+    return replace(other, machines=tuple(machines), warnings=tuple(dict.fromkeys((*other.warnings, *left_open))))
+
+
+def _with_newest_libc(machine: Machine, catalogue: Catalogue) -> Machine:
+    """A Linux machine of unknown libc with the newest glibc of a known distribution."""
+    platform = assumed(machine.platform)
+    if platform.os != "linux" or platform.libc:
+        return machine
+    known = (libc_of(Platform(libc=one.libc)) for one in catalogue.distributions.values())
+    newest = max(version for kind, version in filter(None, known) if kind == "glibc")
+    named = replace(machine.platform or Platform(), libc=f"glibc {newest[0]}.{newest[1]}")
+    return replace(machine, platform=named)
+
+
+def _for_oldest_driver(
+    asked: Asked, machines: Sequence[Machine], request: Request, catalogue: Catalogue, client: IndexClient
+) -> Plan:
     supposed = tuple(with_assumed_driver(machine, catalogue.architectures, catalogue.drivers) for machine in machines)
     # To plan takes seconds: not for a driver on which no build of the torch family is allowed anyway.
     if supposed == tuple(machines) or best_of(*family_and_limits(supposed, asked, request, catalogue)) is None:

@@ -70,12 +70,13 @@ def about_machines(
         text = f"the machines name Python {' and '.join(pythons)}; the plan is for {python}"
         yield PlanWarning("python-differs", text, "choose another with --python, or plan for each machine separately")
     for machine in machines:
-        yield from _about_platform(machine.platform, packages)
+        yield from about_platform(machine.platform, packages)
         yield from _about_gpus(machine)
         yield from _about_driver(machine, facts)
 
 
-def _about_platform(platform: Platform | None, packages: Sequence[PlannedPackage]) -> Iterator[PlanWarning]:
+def about_platform(platform: Platform | None, packages: Sequence[PlannedPackage]) -> Iterator[PlanWarning]:
+    """What a machine leaves open of its system, and what is assumed: of the libc, what the packages need."""
     if platform is None or platform.os is None or platform.arch is None:
         named = assumed(platform)
         # "Windows 11" says all but the processor.

@@ -84,3 +84,15 @@ def test_nothing_is_planned_for_a_driver_that_runs_no_build(
     monkeypatch.setattr(assumptions, "make_plan", counted)
     assert planned(torch_world, "RTX 4090", "torch", cuda="cu130") is made[0]
     assert len(made) == 1
+
+
+@pytest.mark.parametrize(("libc", "status"), [("", "ok"), (", glibc 2.28", "impossible")])
+def test_a_newer_libc_is_assumed_if_nothing_fits_an_old_one(torch_world: World, libc: str, status: str) -> None:
+    torch_world.default.wheel("scans", "1.0", tags="cp312-cp312-manylinux_2_31_x86_64")
+    machine = envsolve.describe_target(f"RTX 4090, driver 580.95, python 3.12{libc}")
+    with torch_world.client() as client:
+        asked = read_requirements(("torch", "scans"))
+        plan = plan_assuming(asked, [machine], Request(), torch_world.catalogue(), client)
+    assert (plan.status, plan.machines) == (status, (machine,))
+    said = [one.message for one in plan.warnings if one.code == "libc-unknown"]
+    assert said == (["the machine's libc is not known; glibc 2.31 or newer is assumed"] if status == "ok" else [])
