@@ -247,10 +247,16 @@ def companions_for_torch(scene: Scene, packages: Sequence[str], *, from_default:
     return Fix(f"Install {what}, {verb} built for {torch}.", command)
 
 
-def for_torch_at_hand(scene: Scene, package: str) -> Fix | None:
-    """The release of a package for the installed torch, whose version the command asks Python for."""
+def for_torch_at_hand(scene: Scene, package: str, versions: Mapping[str, str] | None = None) -> Fix | None:
+    """The release of a package for the installed torch, whose version the command asks Python for.
+
+    Args:
+        versions: The release for each minor version of torch, if the catalogue does not say it by the builds.
+    """
     minors = sorted({".".join(b.version.split(".")[:2]) for b in scene.published("torch")}, key=Version)
-    known = {minor: build.version for minor in minors if (build := release_for(scene, package, torch=f"{minor}.0"))}
+    known = versions or {
+        minor: build.version for minor in minors if (build := release_for(scene, package, torch=f"{minor}.0"))
+    }
     if not known:
         return None
     pairs = ", ".join(f"'{minor}': '{version}'" for minor, version in known.items())
@@ -258,7 +264,8 @@ def for_torch_at_hand(scene: Scene, package: str) -> Fix | None:
         f"python -c \"import subprocess, sys, torch; known = {{{pairs}}}; subprocess.run([sys.executable, '-m', 'pip', "
         f"'install', '--no-deps', '{package}==' + known['.'.join(torch.__version__.split('.')[:2])]], check=True)\""
     )
-    first, last = (next(iter(pairs)) for pairs in (known.items(), reversed(known.items())))
+    every = list(known.items())
+    first, last = every[0], every[-1]
     return Fix(
         f"Install the {package} that is built for the installed torch ({first[1]} for torch {first[0]}, up to "
         f"{last[1]} for torch {last[0]}); torch stays as it is.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from envsolve.diagnose.causes import report_checks
@@ -109,7 +110,7 @@ def in_order(findings: Sequence[Finding], scene: Scene) -> list[Finding]:
 
 def _diagnosis(finding: Finding, certainty: Certainty, trial: Trial, project: Project | None) -> Diagnosis:
     scene = trial.scene
-    fixes = (in_project(fix, project, scene) for fix in tried(finding, trial))
+    fixes = (for_shell(in_project(fix, project, scene), scene) for fix in tried(finding, trial))
     precision = scene.catalogue.precisions[finding.grounds.value]
     return Diagnosis(
         cause=finding.cause,
@@ -146,6 +147,32 @@ def _to_find_one(scene: Scene) -> tuple[Fix, ...]:
     if scene.about_torch and (scene.torch is None or scene.torch.version is None):
         missing.append(Fix("Add the installed packages.", "python -m pip list"))
     return tuple(missing) or (_LOOK_FURTHER,)
+
+
+_ASSIGNED = re.compile(r'([A-Z][A-Z0-9_]{1,60})=("[^"]*"|[^\s"]*) ')
+
+
+def for_shell(fix: Fix, scene: Scene) -> Fix:
+    """A fix whose command sets variables, in the form of the shell of Windows."""
+    command = fix.command
+    # What runs a command inside another has no such form.
+    if scene.os != "windows" or not command or "$(" in command or "for /" in command:
+        return fix
+    return Fix(fix.text, " && ".join(part for one in command.split(" && ") for part in _of_windows(one)))
+
+
+def _of_windows(command: str) -> Iterator[str]:
+    words, rest = command.partition(" ")[::2]
+    if words == "unset":
+        yield from (f'set "{name}="' for name in rest.split())
+        return
+    rest = f"{rest} " if words == "export" else command
+    while match := _ASSIGNED.match(rest):
+        value = match[2].strip('"')
+        yield f'set "{match[1]}={value}"'
+        rest = rest[match.end() :]
+    if rest.strip():
+        yield re.sub(r"'([^'\"]*)'", r'"\1"', rest.strip())
 
 
 def _as_taken(fix: Fix) -> Fix:

@@ -31,6 +31,21 @@ KINDS = {
         "no-driver",
         "nvidia-ctk cdi generate",
     ),
+    "a runtime that Docker does not know": (
+        "Arch Linux\n$ sudo docker compose up\nError response from daemon: unknown or invalid runtime name: nvidia",
+        "no-driver",
+        r"nvidia-ctk runtime configure.*sudo pacman -S nvidia-container-toolkit",
+    ),
+    "a toolkit whose ldconfig is ended": (
+        "docker run --gpus all x\nnvidia-container-cli: ldcache error: process /sbin/ldconfig terminated with signal 9",
+        "no-driver",
+        r"--device nvidia\.com/gpu=all",
+    ),
+    "a container engine in a machine of its own": (
+        "docker run --gpus all x\nnvidia-container-cli: initialization error: load library failed:libnvidia-ml.so.1",
+        "no-driver",
+        "WSL 2",
+    ),
     "Docker whose CDI is off": (
         'Error response from daemon: could not select device driver "cdi" with capabilities: [].',
         "no-driver",

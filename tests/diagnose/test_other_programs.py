@@ -56,6 +56,46 @@ KINDS = {
         "python-caps-build",
         r"uv venv --python 3\.12 .*torch==2\.3\.0'",
     ),
+    "an extension of a repository, on Windows": (
+        'pip install "git+https://github.com/facebookresearch/pytorch3d.git"\nC:\\v\\site-packages\\pytorch3d\\knn.py'
+        "\ntorch 2.3.0+cu121, Windows 11\nImportError: DLL load failed while importing _C: The specified procedure "
+        "could not be found.",
+        "mixed-flavours",
+        r'^(?!.*--no-deps pytorch3d).*set "FORCE_CUDA=1" && pip install .*git\+https',
+    ),
+    "flash-attn, which has no wheels for Windows": (
+        "Windows 11\nImportError: DLL load failed while importing flash_attn_2_cuda: The specified procedure could not "
+        "be found.",
+        "mixed-flavours",
+        "pip uninstall -y flash-attn",
+    ),
+    "builds of conda that exclude each other": (
+        "package pytorch-gpu-2.1.0-cuda112py38_1 requires pytorch 2.1.0 cuda112py38h3_1, but none of the providers can "
+        "be installed",
+        "mixed-flavours",
+        "conda create -n new",
+    ),
+    "a CPU build in people's words": (
+        "conda installs the CPU-only version of it on the A100 nodes\n`torch.cuda.is_available()` returns `False`\n"
+        "pytorch>=2.6",
+        "cpu-build",
+        r"cu1\d\d",
+    ),
+    "a Visual Studio in people's words": (
+        "CUDA 11.8 and Visual Studio 2022: an unsupported MSVC compiler version.",
+        "host-compiler-unsupported",
+        "2019.BuildTools",
+    ),
+    "an index that lags behind": (
+        "Could not find a version that satisfies the requirement unsloth_zoo>=2099.1 (from versions: 2024.11.1)",
+        "no-such-build",
+        "--no-cache-dir",
+    ),
+    "Triton that is not there": (
+        "ubuntu 22.04\nModuleNotFoundError: No module named 'triton'",
+        "triton-torch-mismatch",
+        "'2\\.6': '3\\.2\\.0'",
+    ),
     "people's words about a generation": (
         "Please support the RTX 50 series: it does not support sm120 with this torch.",
         "no-kernel-for-gpu",

@@ -207,15 +207,19 @@ def gcc_command(scene: Scene, major: int) -> str:
     return f"{install} gcc-{major} g++-{major} && {named}"
 
 
-def system_install(scene: Scene) -> str:
-    """How the report's system installs a package: ``sudo apt-get install -y``, without sudo inside an image."""
+def system_install(scene: Scene, *, inside: bool = True) -> str:
+    """How the report's system installs a package: ``sudo apt-get install -y``, without sudo inside an image.
+
+    Args:
+        inside: Whether it is installed in the container, if there is one, and not on its host.
+    """
     name = (scene.platform.distro or "").split(" ")[0].lower()
     if name in ("rhel", "centos", "rocky", "almalinux", "fedora", "amzn", "ol", "tencentos"):
         return "sudo dnf install -y"
     if name == "arch":
         return "sudo pacman -S"
     # Images run commands as root, and most have no sudo.
-    return "apt-get install -y" if scene.in_container else "sudo apt-get install -y"
+    return "apt-get install -y" if scene.in_container and inside else "sudo apt-get install -y"
 
 
 # Which Triton it is, and what rule 6 says of the installed one.

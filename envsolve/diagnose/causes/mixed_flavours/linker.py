@@ -11,7 +11,7 @@ from envsolve.advice.torch import ready_wheel, wheel_torches
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
 from envsolve.diagnose.fixes import pair_with
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.rebuilding import extension_named, source_tree
+from envsolve.diagnose.rebuilding import extension_named, source_of, source_tree
 from envsolve.diagnose.scene import Scene, Torch, public
 from envsolve.diagnose.signatures import Match
 from envsolve.toolchain.model import source_project
@@ -133,6 +133,11 @@ def _ready_or_compiled(scene: Scene, package: str | None) -> Iterator[Fix]:
         yield CAUSE.fix("extension-release", torch=label)
         yield CAUSE.fix("compile", torch=label, force="", only=":all:", what="PACKAGE")
         return
+    if scene.os == "windows" and package in CAUSE.words("no-windows").split():
+        yield CAUSE.fix("uninstall", package=package, torch=f"{label} on Windows")
+    if source := _repository(scene, package):
+        yield CAUSE.fix("compile", torch=label, force="FORCE_CUDA=1 ", only=package, what=source)
+        return
     project = source_project(package, None, scene.catalogue.source_projects)
     version = public(scene.report.installed, package)
     served = wheel_torches(package, scene.family) if build and scene.python else ()
@@ -144,6 +149,15 @@ def _ready_or_compiled(scene: Scene, package: str | None) -> Iterator[Fix]:
     force = "".join(f"{name}={value} " for name, value in (project.variables if project else {}).items())
     what = f"{package}=={version}" if version else package
     yield CAUSE.fix("compile", torch=label, force=force, only=package, what=what)
+
+
+def _repository(scene: Scene, package: str) -> str | None:
+    """Where a project is installed from that the default index does not have: as the report says, else its own page."""
+    known = dict(line.split(" ", 1) for line in Cause("cpu-build").words("sources").split("; "))
+    told = source_of(scene)
+    if "git+" in told and package in told.lower():
+        return told
+    return known[package] if "git+" in known.get(package, "") else None
 
 
 def of_other_vendor(torch: Torch | None, package: str) -> Fix | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, lines, shown_variable, torch_evidence, vendors_own
+from envsolve.diagnose.causes._shared import Cause, lines, shown_variable, system_install, torch_evidence, vendors_own
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -23,7 +23,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     """Tell a hidden GPU and a container without GPUs from a missing driver."""
     if Cause("driver-needs-reload").first(scene, "mismatch"):
         return
-    if listing := CAUSE.first(scene, "cdi"):
+    if listing := CAUSE.first(scene, "cdi", "ldcache"):
         yield _without_list(scene, listing)
         return
     strong = CAUSE.first(scene)
@@ -57,6 +57,9 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 
 def _without_list(scene: Scene, match: Match) -> Finding:
     """A container engine that has no list of devices, or does not read one."""
+    if match.signature.role == "ldcache":
+        ways = (CAUSE.fix("ldcache"), CAUSE.fix("ldcache-newer", install=system_install(scene, inside=False)))
+        return CAUSE.finding("ldcache", Grounds.STATED, (*lines(match), *scene.driver_evidence), ways)
     by_docker = '"cdi"' in match.quote or not scene.mentions("podman")
     fixes = [CAUSE.fix("cdi"), *([CAUSE.fix("cdi-docker")] if by_docker else []), CAUSE.fix("cdi-version")]
     return CAUSE.finding("cdi", Grounds.STATED, (*lines(match), *scene.driver_evidence), fixes)
@@ -112,8 +115,13 @@ def _without_gpus(scene: Scene) -> Iterator[Finding]:
 
 
 def _container(scene: Scene) -> Iterator[Fix]:
-    yield CAUSE.fix("podman" if scene.mentions("podman") else "docker")
-    yield CAUSE.fix("container-toolkit")
+    if scene.mentions("invalid runtime name"):
+        yield CAUSE.fix("runtime")
+    else:
+        yield CAUSE.fix("podman" if scene.mentions("podman") else "docker")
+    if scene.os == "windows" or scene.mentions("docker desktop", "docker:desktop", "libnvidia-ml.so.1"):
+        yield CAUSE.fix("desktop")
+    yield CAUSE.fix("container-toolkit", install=system_install(scene, inside=False))
     yield CAUSE.fix("host-driver")
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from envsolve._default_index import DEFAULT_INDEX
 from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index, vendors_own
-from envsolve.diagnose.fixes import conda_remedies, jetson_package, jetson_remedies, led_by, replacements
+from envsolve.diagnose.fixes import conda_remedies, installer, jetson_package, jetson_remedies, led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -70,6 +71,9 @@ def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
         yield CAUSE.finding("platform", Grounds.STATED, evidence, [own], asked=words, platform=CAUSE.words("jetson"))
     elif asked.why == "unknown":
         fixes = [CAUSE.fix("versions", package=asked.name)]
+        if _lags(scene, asked):
+            values = {"asked": asked.words, "index": DEFAULT_INDEX.rstrip("/")}
+            fixes.insert(0, CAUSE.fix("default-index", pip=installer(scene), **values))
         yield CAUSE.finding("unknown", Grounds.SUGGESTED, evidence, fixes, asked=words, channel="")
     elif asked.name == "triton" and scene.os == "windows":
         fixes = [CAUSE.fix("triton-windows")]
@@ -80,6 +84,15 @@ def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
         words += f" ({asked.no_variant})" if asked.no_variant else ""
         values = {"published": _published(asked)} if asked.why == "never" else {"platform": _platform(scene)}
         yield CAUSE.finding(name, Grounds.CONFIRMED, evidence, fixes_, asked=words, **values)
+
+
+_LISTED = re.compile(r"from versions: ([^)\n]{1,4000})\)")
+
+
+def _lags(scene: Scene, asked: Asked) -> bool:
+    """Whether the index has only older versions of a package than the one requested: it may be a mirror that lags."""
+    listed = _LISTED.search(scene.report.text)
+    return listed is not None and "none" not in listed[1] and ">" in asked.wanted
 
 
 def _platform(scene: Scene) -> str:

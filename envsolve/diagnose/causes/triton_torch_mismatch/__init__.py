@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from packaging.version import Version
+
 from envsolve.diagnose.causes._shared import Cause, lines, pin_of, torch_evidence
-from envsolve.diagnose.fixes import led_by, replacements
+from envsolve.diagnose.fixes import for_torch_at_hand, led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene, public
+from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Environment, needs, pinned, satisfies, torch_distribution
+from envsolve.rules.nvidia.code import triton_pin
 
 CAUSE = Cause.of(__name__)
 _NAMES = ("triton", "pytorch-triton")
@@ -37,7 +41,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     pairs = CAUSE.words("pins" if pin else "pins-one", torch=scene.torch.label if scene.torch else "torch", pin=pin)
     pairs += CAUSE.words("installed", have=have) if have else ""
     evidence = (*lines(match), *torch_evidence(scene))
-    yield CAUSE.finding("mismatch", grounds, evidence, _fixes(scene, pin, have), pairs=pairs)
+    yield CAUSE.finding("mismatch", grounds, evidence, _fixes(scene, match, pin, have), pairs=pairs)
 
 
 def _for_windows(scene: Scene) -> Iterator[Fix]:
@@ -49,13 +53,22 @@ def _for_windows(scene: Scene) -> Iterator[Fix]:
     yield CAUSE.fix("eager-windows")
 
 
-def _fixes(scene: Scene, pin: str | None, have: str | None) -> list[Fix]:
+def _pins(scene: Scene) -> dict[str, str]:
+    """The Triton that each minor release of torch pins on Linux."""
+    pins = ((build.version, triton_pin(build)) for build in scene.catalogue.builds("torch"))
+    found = {".".join(version.split(".")[:2]): pin for version, pin in sorted(pins, key=lambda p: Version(p[0])) if pin}
+    return dict(sorted(found.items(), key=lambda item: Version(item[0])))
+
+
+def _fixes(scene: Scene, match: Match, pin: str | None, have: str | None) -> list[Fix]:
     fixes = []
     if pin and have == pin:
         fixes.append(CAUSE.fix("third"))
     elif pin:
         requirement = f"{_WINDOWS}=={pin}.*" if scene.os == "windows" else f"triton=={pin}"
         fixes.append(CAUSE.fix("pinned", requirement=f'"{requirement}"'))
+    elif match.signature.id == "triton-missing":
+        fixes += filter(None, [for_torch_at_hand(scene, "triton", _pins(scene))])
     fixes += [led_by(CAUSE.words("together"), fix) for fix in replacements(scene)[-1:]]
     return fixes or [CAUSE.fix("reinstall")]
 
