@@ -1,4 +1,4 @@
-"""What the loopback index serves: files, and the pages that list them."""
+"""The content of the loopback index: files, and the pages that list them."""
 
 from __future__ import annotations
 

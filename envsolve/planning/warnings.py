@@ -76,7 +76,7 @@ def about_machines(
 
 
 def about_platform(platform: Platform | None, packages: Sequence[PlannedPackage]) -> Iterator[PlanWarning]:
-    """What a machine leaves open of its system, and what is assumed: of the libc, what the packages need."""
+    """The parts of its system that a machine leaves open, and what is assumed: the libc that the packages need."""
     if platform is None or platform.os is None or platform.arch is None:
         named = assumed(platform)
         # "Windows 11" says all but the processor.

@@ -1,4 +1,4 @@
-"""What a torch wheel's headers and cpp_extension say of compilers."""
+"""Limits on compilers, read out of a torch wheel's headers and cpp_extension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all tests of Dockerfiles share."""
+"""Helpers of all tests of Dockerfiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found in Dockerfiles, for machines: each check on a file that has the fault and on one that has not."""
+"""Findings in Dockerfiles, for machines: each check on a file that has the fault and on one that has not."""
 
 from __future__ import annotations
 

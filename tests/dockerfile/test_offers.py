@@ -1,4 +1,4 @@
-"""What is known of images by their names."""
+"""Facts about images, found by their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the build of an image compiles: trees, clones and setup.py, against nvcc, torch and the listed GPUs."""
+"""Sources that the build of an image compiles: trees, clones and setup.py, against nvcc, torch and the listed GPUs."""
 
 from __future__ import annotations
 

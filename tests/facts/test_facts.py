@@ -1,4 +1,4 @@
-"""What ``envsolve index show`` finds, and how it says it."""
+"""The facts that ``envsolve index show`` finds, and how it says them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies beside a prefix while an environment is made there."""
+"""Files beside a prefix while an environment is made there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of files by their hashes, and what is not."""
+"""Facts about files, found by their hashes."""
 
 from __future__ import annotations
 

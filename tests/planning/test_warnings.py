@@ -1,4 +1,4 @@
-"""What a plan that works still has to say."""
+"""The warnings of a plan that works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another driver, GPU or Python would give, against the plan as it is."""
+"""Another driver, GPU or Python, against the plan as it is."""
 
 from __future__ import annotations
 

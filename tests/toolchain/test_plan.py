@@ -1,4 +1,4 @@
-"""What a plan says of the packages that it compiles."""
+"""Plans with packages that are compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people write, read as match specs."""
+"""Requirements as people write them, read as match specs."""
 
 from __future__ import annotations
 
