@@ -71,7 +71,7 @@ class _Case:
 
 @dataclass(slots=True)
 class _Sofar:
-    """What a stage has when an install begins.
+    """The state of a stage when an install begins.
 
     Attributes:
         torch: Its torch, if it is known.

@@ -261,7 +261,7 @@ class WheelName(msgspec.Struct, frozen=True):
 
 
 class MadeFor(msgspec.Struct, frozen=True):
-    """What a wheel says of itself; None for what it does not say.
+    """A wheel's own statements; None for those that it does not make.
 
     Attributes:
         torch: A specifier, ``==2.8.*``.
@@ -288,7 +288,7 @@ class MadeFor(msgspec.Struct, frozen=True):
 
 
 def made_for(place: str, names: Sequence[WheelName]) -> MadeFor:
-    """What a wheel was compiled for.
+    """The targets that a wheel was compiled for.
 
     Args:
         place: Its URL or file name.

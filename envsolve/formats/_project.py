@@ -1,4 +1,4 @@
-"""What the formats that change a project's file have in common: the entries of a plan, and requirements in lists."""
+"""Common parts of the formats that change a project's file: the entries of a plan, and requirements in lists."""
 
 from __future__ import annotations
 

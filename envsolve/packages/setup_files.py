@@ -1,4 +1,4 @@
-"""What a project's ``setup.py``, ``setup.cfg`` and files of dynamic fields state; nothing of it is run."""
+"""Statements of a project's ``setup.py``, ``setup.cfg`` and files of dynamic fields; nothing of it is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan in a file may hold: names, versions, files and commands as plans have them, whoever wrote the file."""
+"""Limits on a plan in a file: names, versions, files and commands as plans have them, whoever wrote the file."""
 
 from __future__ import annotations
 

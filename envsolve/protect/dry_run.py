@@ -199,7 +199,7 @@ def _newer_source(found: _Found, command: Command, asked: Asked, environ: Mappin
 
 @dataclass(frozen=True)
 class _Choice:
-    """What an installer takes of the files of a project.
+    """The files of a project that an installer takes.
 
     Attributes:
         python: The environment's; of one that cannot be read, the running one.

@@ -1,4 +1,4 @@
-"""What the pins of a request settle before any search."""
+"""Conclusions from the pins of a request, before any search."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ class Pins:
         return need.key
 
     def _needs_of(self, key: str) -> list[Cause]:
-        """What all candidates of a pinned package need; sets ``causes`` if none of them can be."""
+        """The needs of all candidates of a pinned package; sets ``causes`` if none of them can be."""
         needs: list[dict[tuple[str, str], Cause]] = []
         refuted: list[Cause | None] = []
         for candidate in self._found[key]:

@@ -1,4 +1,4 @@
-"""What installers say of requests: packages that they did not find, and requirements that exclude each other."""
+"""Messages of installers about requests: packages that they did not find, and requirements that exclude each other."""
 
 from __future__ import annotations
 
