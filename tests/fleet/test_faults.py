@@ -102,7 +102,7 @@ def command(directory: Path, nodes: str, *options: str) -> list[str]:
 
 
 # On a busy computer, a thousand nodes that are all processes of it take their time.
-@pytest.mark.parametrize(("each", "limit"), [(1, 4), pytest.param(24, 20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("each", "limit"), [(1, 8), pytest.param(24, 20, marks=pytest.mark.slow)])
 def test_every_node_is_in_a_class_or_has_its_reason(tmp_path: Path, each: int, limit: int) -> None:
     write(tmp_path)
     nodes = ",".join(f"{kind}[1-{each}]" for kind in KINDS)

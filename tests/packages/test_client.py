@@ -324,7 +324,7 @@ def test_importing_the_client_does_not_import_requests() -> None:
 
 def test_close_forgets_what_still_waits(server: IndexServer, make_client: MakeClient) -> None:
     index = server.index()
-    server.fault("/simple/", status=404, delay=0.1)
+    server.fault("/simple/", status=404, delay=0.5)
     with make_client(index) as client:
         assert isinstance(client, IndexClient)
         client.prefetch(f"demo-{n}" for n in range(200))

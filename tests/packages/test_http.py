@@ -13,6 +13,7 @@ import pytest
 from urllib3 import HTTPResponse
 
 from envsolve.errors import IndexUnavailableError, UsageError
+from envsolve.packages import http
 from envsolve.packages.http import BoundedRetry, tls_context
 from tests.indexserver import IndexServer, free_port
 from tests.packages.conftest import MakeClient
@@ -48,7 +49,11 @@ def test_trouble_inside_a_ranged_read_passes_too(server: IndexServer, make_clien
         assert len(client.metadata(file).requires_dist) == 1
 
 
-def test_closing_ends_a_wait(server: IndexServer, make_client: MakeClient) -> None:
+# A wait that is not cut short takes ten minutes in these tests, so that a busy computer cannot be taken for one.
+
+
+def test_closing_ends_a_wait(server: IndexServer, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_LONGEST_WAIT", 600.0)
     server.fault("/simple/", status=429, headers={"Retry-After": "3600"})
     client = make_client(server.index())
     client.prefetch(["demo"])
@@ -58,7 +63,7 @@ def test_closing_ends_a_wait(server: IndexServer, make_client: MakeClient) -> No
     client.close()
     with pytest.raises(IndexUnavailableError, match="429"):
         client.project("demo")
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 300
 
 
 @pytest.mark.parametrize(("said", "seconds"), [("0", 0), ("3600", 10.0), ("soon", None)])
@@ -82,22 +87,22 @@ def test_retries_end(server: IndexServer, make_client: MakeClient) -> None:
 
 
 def test_an_index_that_stops_answering(server: IndexServer, make_client: MakeClient) -> None:
-    server.fault("/simple/", delay=5.0)
+    server.fault("/simple/", delay=600.0)
     started = time.monotonic()
     with pytest.raises(IndexUnavailableError, match="stopped answering"):
         make_client(server.index(), read_timeout=0.1).project("demo")
-    assert time.monotonic() - started < 4.5
+    assert time.monotonic() - started < 300
     assert server.asked("/simple/") == 2
 
 
 def test_an_index_that_never_answered_is_not_waited_for_again(server: IndexServer, make_client: MakeClient) -> None:
-    server.fault("/simple/", delay=5.0)
+    server.fault("/simple/", delay=600.0)
     client = make_client(server.index(), read_timeout=0.1)
     started = time.monotonic()
     for name in ("one", "two", "three", "four"):
         with pytest.raises(IndexUnavailableError, match="stopped answering"):
             client.project(name)
-    assert time.monotonic() - started < 4.5
+    assert time.monotonic() - started < 300
     assert server.asked("/simple/") == 2
 
 
@@ -108,8 +113,8 @@ def test_an_index_that_drips(server: IndexServer, make_client: MakeClient, body:
     server.fault("/simple/", body=body, headers=slow, drip=0.01)
     started = time.monotonic()
     with pytest.raises(IndexUnavailableError, match=r"127\.0\.0\.1.* not complete within 1 s"):
-        make_client(server.index(), read_timeout=0.5, answer_timeout=1.0).project("demo")
-    assert 0.9 < time.monotonic() - started < 6.0
+        make_client(server.index(), read_timeout=300, answer_timeout=1.0).project("demo")
+    assert time.monotonic() - started > 0.9
     assert server.asked("/simple/") == 1
 
 
@@ -129,11 +134,11 @@ def test_an_answer_in_time_is_taken_after_its_time(server: IndexServer, make_cli
 def test_a_dead_index_is_known_dead_in_about_a_second(make_client: MakeClient, address: str, cause: str) -> None:
     client = make_client(address.format(port=free_port()))
     started = time.monotonic()
-    client.prefetch(f"demo-{n}" for n in range(30))
-    for n in range(30):
+    client.prefetch(f"demo-{n}" for n in range(300))
+    for n in range(300):
         with pytest.raises(IndexUnavailableError, match=cause) as caught:
             client.project(f"demo-{n}")
-    assert time.monotonic() - started < 6.0, "not once for each"
+    assert time.monotonic() - started < 60, "a quarter of a second, and not once for each"
     assert "--offline" in (caught.value.hint or "")
 
 
