@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import envsolve
-from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, option, path
+from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, in_use, option, path
 from envsolve.cli.output import SETTINGS, check_output, confirm, deliver_as, deliver_text, remark, text_width
 from envsolve.errors import UsageError, VerificationError
 from envsolve.system.files import is_there, open_regular
@@ -54,8 +55,8 @@ def command(
     """Name what is wrong, and what to do.
 
     Reads machine, versions and errors from a text, and the files of an environment (nothing in it is run
-    without --run), and compares them with the catalogue. Options override the text. This host counts only if an
-    environment is named, since reports come from other machines.
+    without --run), and compares them with the catalogue. Options override the text. The active environment (or .venv)
+    and this machine are also read, unless the text or the options are about another environment or machine.
     """
     prefix = _environment(prefix, python)
     given = _only(file, log)
@@ -82,6 +83,31 @@ def command(
     _diagnose(log, piped, machines.named(), installed, prefix, time_limit if run else None, form, output)
 
 
+def _own(text: str, name: str, other_place: object) -> Path | None:
+    """The environment in use, unless something shows that the text comes from another one or another machine.
+
+    Reports often come from elsewhere, and facts of two machines make a wrong answer: so what was read is printed.
+    """
+    from envsolve.diagnose.environment import elsewhere
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.machine.known import detect
+
+    prefix, _ = in_use()
+    if prefix is None or other_place:
+        return None
+    try:
+        other = elsewhere(text, prefix, detect(), Catalogue(), os.environ)
+    except UsageError as error:
+        other = error.message
+    if other is not None:
+        remark(f"{name} is read without the environment {prefix} and this machine: {other}")
+        remark(f"if it is from that environment, add: --prefix {shlex.quote(str(prefix))}")
+        return None
+    remark(f"{name} is read together with the environment {prefix} and this machine, since it names no other")
+    remark("if it is from another machine, name that one: --target 'GPU, driver VERSION'")
+    return prefix
+
+
 def _diagnose(
     log: str | None,
     piped: str,
@@ -99,6 +125,7 @@ def _diagnose(
         )
     listed = read_text(str(installed)) if installed else None
     text = piped or (read_text(log) if log else "")
+    prefix = prefix or _own(text, log or "", machines or installed)
     if prefix is not None and run_limit is not None:
         probes = _tried(prefix, run_limit)
     found = envsolve.diagnose(text, machines, installed=listed, prefix=prefix, probes=probes)

@@ -338,14 +338,19 @@ def active_environment(message: str, hint: str) -> Path:
     Raises:
         UsageError: No environment was found; with the given message and hint.
     """
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        if active := os.environ.get(variable):
-            remark(f"environment: {active} ({variable})")
-            return Path(active)
-    if not is_folder(DEFAULT_PREFIX):
+    prefix, variable = in_use()
+    if prefix is None:
         raise UsageError(message, hint=f"{hint}; or activate an environment, or make one in {DEFAULT_PREFIX}")
-    remark(f"environment: {DEFAULT_PREFIX}")
-    return DEFAULT_PREFIX
+    remark(f"environment: {prefix}" + (f" ({variable})" if variable else ""))
+    return prefix
+
+
+def in_use() -> tuple[Path | None, str]:
+    """Return the environment in use, and the variable that names it; None if there is none."""
+    named = (
+        (Path(active), variable) for variable in ("VIRTUAL_ENV", "CONDA_PREFIX") if (active := os.environ.get(variable))
+    )
+    return next(named, (DEFAULT_PREFIX if is_folder(DEFAULT_PREFIX) else None, ""))
 
 
 def python_version(text: str | None) -> str | None:

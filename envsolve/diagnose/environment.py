@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +30,7 @@ from envsolve.machine.model import Machine
 from envsolve.rules.judge import Judge, as_judged, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.verdict import Level, Verdict
+from envsolve.system.files import real_path
 from envsolve.values import CudaVersion
 from envsolve.verify.report import Probe
 
@@ -226,6 +228,51 @@ def answer(
 
     environment = read_environment(prefix, environ)
     return words.named(diagnose_environment(environment, report, machines[1:], catalogue, probes))
+
+
+_PACKAGES = re.compile(r"[\w.+~/\\:-]*[/\\](?:site|dist)-packages\b")
+
+
+def elsewhere(
+    text: str, prefix: Path, machine: Machine, catalogue: Catalogue, environ: Mapping[str, str]
+) -> str | None:
+    """What shows that a text is not from an environment on a machine; None if nothing does."""
+    from envsolve.environment.read import read_environment
+
+    environment, report = read_environment(prefix, environ), read_report(text, catalogue)
+    return next(chain(_other_files(text, environment), _other_versions(report, environment, machine)), None)
+
+
+def _other_files(text: str, environment: Environment) -> Iterator[str]:
+    places, own = dict.fromkeys(_PACKAGES.findall(text)), {real_path(Path(site.path)) for site in environment.sites}
+    if places and own.isdisjoint(real_path(Path(place)) for place in places):
+        yield f"the text names files in {next(iter(places))}"
+
+
+def _other_versions(report: ReportFacts, environment: Environment, machine: Machine) -> Iterator[str]:
+    if environment.torch is None or machine.gpus == ():
+        yield "it has no torch" if environment.torch is None else "this machine has no NVIDIA GPU"
+        return
+    have, said = _have(environment, machine), {name: seen.value for name, seen in report.installed.items()}
+    said |= {"python": report.python.value} if report.python else {}
+    said |= {"driver": report.machine.driver.version or ""} if report.machine.driver else {}
+    for name, version in said.items():
+        own = have.get(name, "none")
+        if not f"{own}.".startswith(f"{version}.") and f"{own}+".partition("+")[0] != version and own:
+            yield f"the text is about {name} {version}, and here is {own}"
+    labels = {gpu.label for gpu in machine.gpus or ()}
+    yield from (f"the text is about {gpu.label}" for gpu in report.machine.gpus or () if labels - {gpu.label} == labels)
+
+
+def _have(environment: Environment, machine: Machine) -> dict[str, str]:
+    """Versions by name, torch's with its variant; empty if not known."""
+    have = {one.name: one.version or "" for one in reversed(environment.distributions)}
+    torch = environment.torch
+    if torch and torch.version:
+        cuda = CudaVersion.parse(torch.toolkit).variant if torch.toolkit and "+" not in torch.version else None
+        have["torch"] = f"{torch.version}+{cuda}" if cuda else torch.version
+    driver = machine.driver.version if machine.driver else None
+    return {**have, "python": environment.python or "", "driver": driver or ""}
 
 
 # Whether the environments of a machine work there: a line for each, from files only.
