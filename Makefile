@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 # Runs a silent command and prints a dot a second, so that a slow download does not look like a hang.
 alive = ( $(1) ) & while kill -0 $$! 2>/dev/null; do printf . >&2; sleep 1; done; echo >&2; wait $$!
 
-.PHONY: demo test lint network gpu slow thorough cluster grid fuzz bench catalogue-docs man docs dist clean
+.PHONY: demo test ruff lint network gpu slow thorough cluster grid fuzz bench catalogue-docs man docs dist clean
 
 # The program alone: a third of the time and a tenth of the size of what the tests need.
 $(INSTALLED): pyproject.toml hatch_build.py
@@ -35,14 +35,19 @@ demo: $(INSTALLED)
 	@$(BIN)/python examples/demo.py
 
 # One process a core, each with modules that follow one another, so that what a module makes for its tests is made once.
-test: $(READY) lint
+# mypy runs beside them: without its cache it takes half a minute of one core.
+test: $(READY) ruff
 	@echo "the tests without network and GPU: about four minutes on two quiet cores; small packages of their own" \
 		"are installed into temporary directories" >&2
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	@$(BIN)/mypy > $(VENV)/mypy.txt & checking=$$!; \
+		$(BIN)/python -m pytest -n auto --dist worksteal; tested=$$?; \
+		wait $$checking; checked=$$?; cat $(VENV)/mypy.txt; exit $$((tested | checked))
 
-lint: $(READY)
+ruff: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+lint: ruff
 	$(BIN)/mypy
 
 network: $(READY)
