@@ -27,6 +27,8 @@ def command(
     files: nothing is imported or run.
     """
     check_output(form, output)
+    if absent := next((one for one in directories or () if not one.is_dir()), None):
+        raise UsageError(f"{absent} is not a directory", hint="name a directory that contains environments")
     given = machines.named_or_host()
     if len(given) > 1:
         raise UsageError("the environments are judged on one machine", hint="give one --machine")

@@ -198,7 +198,7 @@ def read_stages(text: str) -> tuple[Stage, ...]:
         elif stage is not None:
             _read(one, stage)
     if stage is None:
-        raise UsageError("it has no FROM instruction", hint="name a Dockerfile")
+        raise UsageError("this is not a Dockerfile: it has no FROM instruction", hint="name a Dockerfile")
     stages.append(stage.closed(outside))
     _limit(stages)
     return tuple(stages)

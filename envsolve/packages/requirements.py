@@ -231,8 +231,9 @@ def _from_pep508(text: str, origin: str) -> Requirement:
     except InvalidRequirement as error:
         what = f"{text[:200]!r} is not a requirement: {str(error).splitlines()[0]}"
         raise wrong(origin, what, _spelling(text)) from None
-    if requirement.name.lower().endswith((".txt", ".in")) and requirement.url is None:
-        raise wrong(origin, f"{text!r} is the name of a file, not of a package", f"write -r {text}")
+    if requirement.name.lower().endswith((".txt", ".in", ".yml", ".yaml", ".json")) and requirement.url is None:
+        hint = "name packages, or a file of them with -r FILE" if text.endswith(".json") else f"write -r {text}"
+        raise wrong(origin, f"{text!r} is the name of a file, not of a package", hint)
     if requirement.url is not None and (short := _SCP.fullmatch(requirement.url)):
         hint = f"write `{requirement.name} @ git+ssh://{short['host']}/{short['path']}`"
         raise wrong(origin, f"{requirement.url} is git's own short form, which installers do not accept", hint)

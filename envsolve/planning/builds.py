@@ -130,10 +130,14 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
     """
     name, admitted = _named(package)
     if name not in catalogue.packages():
+        from difflib import get_close_matches  # costs time, and is seldom needed
+
+        near = get_close_matches(name, catalogue.packages(), n=1)
+        guess = f"did you mean {near[0]}? " if near else ""
         known = ", ".join(catalogue.packages())
         raise UsageError(
             f"the catalogue describes no builds of {package}",
-            hint=f"it describes {known}; for a wheel of your own: envsolve index measure FILE.whl",
+            hint=f"{guess}it describes {known}; for a wheel of your own: envsolve index measure FILE.whl",
         )
     facts = Facts.of(catalogue)
     judged = [as_judged(machine, None, catalogue.drivers) for machine in machines]

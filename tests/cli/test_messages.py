@@ -49,6 +49,8 @@ def say(capsys: pytest.CaptureFixture[str]) -> Say:
         (["install", "--prefix", "env"], "nothing to plan", "name a requirement"),
         (["plan", "torch", "--target", ""], "the target is empty", "a target is a list of parts"),
         (["plan", "torch", "--target", "RTX 4090 driver 550"], "cannot read", "put commas between"),
+        (["builds", "torsh"], "describes no builds of torsh", "did you mean torch?"),
+        (["envs", "/not/there"], "/not/there is not a directory", "name a directory"),
         (["builds", "torch", "--platform", "solaris"], "--platform solaris does not name a platform", "linux-aarch64"),
         (["builds", "torch", "--platform", "H100"], "--platform H100 does not name a platform", "--target"),
         (["builds", "torch", "--gpu", "H100, driver 550"], "--gpu 'H100, driver 550' does not name a gpu", "--target"),

@@ -92,6 +92,8 @@ def test_a_plain_word_is_a_package_even_where_a_folder_has_its_name(in_folder: P
         ("https://example.org/page", "does not have the package's name", "name @ https://example.org/page"),
         ("./gone-1.0-py3-none-any.whl", "file or directory ./gone-1.0-py3-none-any.whl does not exist", None),
         ("requirements.txt", "'requirements.txt' is the name of a file", "-r requirements.txt"),
+        ("environment.yml", "'environment.yml' is the name of a file", "-r environment.yml"),
+        ("plan.json", "'plan.json' is the name of a file", "-r FILE"),
         ("~nobody-of-that-name/x.whl", "file or directory ~nobody-of-that-name/x.whl does not exist", None),
         ("https://[::1/foo-1.tar.gz", "is not a URL", None),
         ("./notes.txt", "not a wheel, sdist", "-r ./notes.txt"),
