@@ -117,6 +117,15 @@ def rebuild_package(environment: Environment, scene: Scene, package: str) -> Ite
 _IN_TREE = re.compile(r"(?<![\w./-])(?P<tree>(?:/|<)[\w.<>/-]{1,160})/(?P<package>\w+)/(?P<module>[\w.-]+)\.so(?=\W)")
 
 
+def telling_line(scene: Scene, match: Match) -> str:
+    """The line of an error that has the path of the library, if another one than the first repeats it."""
+    symbol = match.groups.get("symbol", "")[:60]
+    lines = scene.report.text.splitlines() if symbol and "/" not in match.quote.partition(symbol)[0] else []
+    return next(
+        (line for line in lines if "/" in line.partition(symbol)[0] and ".so" in line and symbol in line), match.quote
+    )
+
+
 def source_tree(scene: Scene, line: str) -> str | None:
     """The directory of the sources whose compiled library a line names; None if it is an installed wheel's."""
     found = _IN_TREE.search(line + " ")

@@ -211,14 +211,14 @@ class Scene:
     def is_jetson(self) -> bool:
         """Whether one of the machines is a Jetson, whose driver and builds come with JetPack."""
         known = (self.facts.architectures.get(gpu.compute_capability or "") for gpu in self.gpus)
-        of_jetpack = any(chip.own_index for chip in known if chip)
-        return of_jetpack or any(m.platform is not None and m.platform.jetson is not None for m in self.machines)
+        stated = any(m.platform is not None and m.platform.jetson is not None for m in self.machines)
+        return stated or any(chip.own_index for chip in known if chip)
 
     @property
     def in_container(self) -> bool:
         """Whether the report mentions a container."""
-        known = self.platform.container is not None or bool(self.report.images)
-        return known or self.mentions("docker", "container", "podman", "apptainer")
+        words = ("docker", "container", "podman", "apptainer")
+        return self.platform.container is not None or bool(self.report.images) or self.mentions(*words)
 
     @property
     def mentions_conda(self) -> bool:
@@ -369,11 +369,10 @@ def scene_of(report: ReportFacts, others: Sequence[Machine], catalogue: Catalogu
     """Complete a report with the catalogue's facts, for the causes to judge.
 
     Args:
-        report: What was read.
+        report: What was read; its own machine comes first, because its error and its warning complete it.
         others: Further machines that the answer must support.
         catalogue: The facts.
     """
-    # The report's own machine comes first: its error and its warning tell what the report does not state.
     matches = find_matches(report.text, signatures())
     own = _with_gpu_of_warning(_with_driver_of_error(report.machine, matches), matches)
     machines = tuple(as_judged(machine, None, catalogue.drivers) for machine in (own, *others))

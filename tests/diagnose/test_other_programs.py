@@ -96,6 +96,33 @@ KINDS = {
         "triton-torch-mismatch",
         "'2\\.6': '3\\.2\\.0'",
     ),
+    "an isolated build with a torch of its own": (
+        "$ pip install -e .\n/tmp/pip-build-env-1a/overlay/lib/python3.10/site-packages/torch/cuda/__init__.py:138: "
+        "The NVIDIA driver on your system is too old (found version 11080)",
+        "build-isolation",
+        r"cu118 && .*--no-build-isolation \.",
+    ),
+    "parts that torchaudio removed": (
+        "AttributeError: module 'torchaudio' has no attribute 'list_audio_backends'",
+        "mixed-flavours",
+        r"torchaudio==2\.8",
+    ),
+    "a symbol of the C++ library": (
+        "ImportError: /v/ext.so: undefined symbol: _ZNSt15__exception_ptr13exception_ptr10_M_releaseEv",
+        "library-shadowed",
+        "libstdcxx",
+    ),
+    "a kernel of xformers for other GPUs": (
+        "xformers on 8xA100 nodes\nFATAL: kernel `fmha_cutlassF_f32_sm80` is for sm80-sm90, but was built for sm70",
+        "no-kernel-for-gpu",
+        r"torch==\S+ xformers==",
+    ),
+    "a library in a source tree, named below": (
+        "[Installation]: undefined symbol: _ZNK3c1011StorageImpl27throw_data_ptr_access_errorEv\nImportError: "
+        "/srv/vllm_src/vllm/_C.abi3.so: undefined symbol: _ZNK3c1011StorageImpl27throw_data_ptr_access_errorEv",
+        "mixed-flavours",
+        "cd /srv/vllm_src && pip install",
+    ),
     "people's words about a generation": (
         "Please support the RTX 50 series: it does not support sm120 with this torch.",
         "no-kernel-for-gpu",
@@ -155,6 +182,13 @@ def test_the_fixes(log: str, cause: str, fix: str) -> None:
     assert first.cause == cause
     said = " ".join(f"{remedy.text} {remedy.command or ''}" for remedy in first.remedies)
     assert re.search(fix, said, re.DOTALL), said
+
+
+def test_a_cpu_build_that_was_asked_for_is_not_the_certain_cause() -> None:
+    log = (
+        "$ uv add torch --index https://download.pytorch.org/whl/cpu\n$ uv pip list\ntorch    2.5.1+cpu\nerror: no file"
+    )
+    assert [found.certainty for found in envsolve.diagnose(log).diagnoses if found.cause == "cpu-build"] != ["certain"]
 
 
 def test_memory_of_the_gpu_is_not_that_of_a_build() -> None:

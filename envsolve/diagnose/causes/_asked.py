@@ -233,7 +233,7 @@ _MOST = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a package, or the user if it has no name, requires of another.
+    """A requirement of a package, or of the user if it has no name.
 
     Attributes:
         ranges_over_local: Whether it is a range from a local version, as Poetry writes it: ``^2.0.0+cu118``. No exact

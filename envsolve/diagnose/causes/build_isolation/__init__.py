@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import BUILDING, EXTENSIONS, Cause, lines, may_be_built
-from envsolve.diagnose.fixes import installer
+from envsolve.diagnose.fixes import installer, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.project_fixes import project_of_report
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import search_near
 
 CAUSE = Cause.of(__name__)
 _INSTALLED = re.compile(r"(?:pip3? install|uv add|uv pip install) (?:-\S+ )*([^\s|&;`'\"]+)")
@@ -22,11 +23,33 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     """The import fails while something is built; at run time the same words are those of dependency-missing."""
     match = CAUSE.first(scene, "undeclared", "error")
     if match is None:
+        yield from _another_torch(scene)
         return
     building = match.signature.role == "undeclared" or scene.mentions(*BUILDING)
     if building or may_be_built(scene):
         grounds = Grounds.STATED if building else Grounds.SUGGESTED
         yield CAUSE.finding("isolated", grounds, lines(match), _fixes(scene))
+
+
+_OVERLAY = re.compile(r"(?:pip-build-env|builds-v0)[^\s:]{0,120}[\\/]torch[\\/]")
+
+
+def _another_torch(scene: Scene) -> Iterator[Finding]:
+    """The isolated build has a torch of its own, the newest, whose CUDA is not that of this driver or toolkit."""
+    path = search_near(scene.report.text, _OVERLAY, "pip-build-env", "builds-v0")
+    match = scene.first("driver-old-found", "nvcc-torch", "nvcc-torch-apex")
+    if path and match:
+        explains = ("driver-too-old", "nvcc-torch-mismatch")
+        yield CAUSE.finding("another-torch", Grounds.STATED, lines(match), _with_torch(scene), explains)
+
+
+def _with_torch(scene: Scene) -> Iterator[Fix]:
+    """The build in the environment itself, after a torch for this driver if none is known to be there."""
+    build = CAUSE.fix("build", pip=installer(scene), package=_package(scene), torch="")
+    if scene.torch is None and (found := replacements(scene)[:1]):
+        yield Fix(f"{found[0].text} {build.text}", f"{found[0].command} && {build.command}")
+    else:
+        yield build
 
 
 def _package(scene: Scene) -> str:

@@ -127,8 +127,7 @@ def _grounds(scene: Scene, strong: Match | None, proved: bool) -> Grounds:
         return Grounds.CONFIRMED if complained else Grounds.DERIVED
     # A text that only shows a CPU build's version, on a machine of which no GPU is known, may be what was wanted.
     listed = strong is not None and strong.signature.id in _LISTED
-    # A companion that does not go with a CPU build, on a machine of which no GPU is known: the companion is wrong.
-    wanted = listed and not scene.gpus and scene.first("cudart-missing", "pip-incompatible") is not None
+    wanted = listed and _is_wanted(scene)
     if strong is None or wanted or (listed and any(_of_another_kind(m) for m in scene.matches)):
         return Grounds.SUGGESTED
     if proved:
@@ -136,6 +135,17 @@ def _grounds(scene: Scene, strong: Match | None, proved: bool) -> Grounds:
     # People also speak of the CPU build that they do not have.
     spoken = strong.signature.id == "cpu-torch-words" and not scene.first("cuda-unavailable")
     return Grounds.SUGGESTED if spoken else Grounds.STATED
+
+
+def _is_wanted(scene: Scene) -> bool:
+    """Whether a listed CPU build may be what was asked for: no GPU is known, and something else is complained of."""
+    if scene.gpus:
+        return False
+    # A companion that does not go with a CPU build: the companion is wrong.
+    if scene.first("cudart-missing", "pip-incompatible"):
+        return True
+    asked = any("whl/cpu" in seen.value or "torch-backend cpu" in seen.value for seen in scene.report.commands)
+    return asked and not scene.first("cuda-unavailable")
 
 
 def _of_another_kind(match: Match) -> bool:

@@ -42,7 +42,7 @@ _BUILDING = ("getting requirements to build", "build dependencies", "build wheel
 
 
 def _not_installed(scene: Scene) -> Iterator[Finding]:
-    """What a program imports and its interpreter lacks; words that another cause explains say more."""
+    """A package that a program imports and its interpreter lacks; words that another cause explains say more."""
     if compiled := CAUSE.first(scene, "compiled"):
         yield _without_library(scene, compiled)
         return

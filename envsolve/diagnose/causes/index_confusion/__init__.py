@@ -101,7 +101,7 @@ def _variant_asked(seen: Seen[str]) -> tuple[Seen[str], str] | None:
 def _bind(scene: Scene) -> Iterator[Fix]:
     """The index named for torch only, by whichever tool is in use."""
     named = re.search(r"\btorch==(?P<version>\d[\w.]*)\+(?P<variant>cu\d{2,3}|cpu)\b", scene.report.text)
-    match = named or re.search(r"/whl/(?P<variant>cu\d{2,3})\b", scene.report.text)
+    match = named or re.search(r"/whl/(?P<variant>cu\d{2,3}|cpu)\b", scene.report.text)
     variant = match["variant"] if match else next(iter(scene.family.variants), "cu126")
     index = pytorch_index(scene, variant)
     project = project_of_report(scene)

@@ -108,7 +108,7 @@ def _refused(scene: Scene) -> tuple[Libc, list[Match]] | None:
 def _fixes(scene: Scene, by: str | None = None) -> Iterator[Fix]:
     """Builds for an older glibc, if torch requires the newer one; else what was compiled elsewhere, built here."""
     if by and not _is_torchs(by):
-        yield CAUSE.fix("rebuild", library=by.rpartition("/")[2])
+        yield CAUSE.fix("rebuild", library=by.rpartition("/")[2], package=_package(by))
     elif libc_of(scene.platform) is not None:
         yield from replacements(scene)
         if another := with_another_python(scene):
@@ -118,6 +118,12 @@ def _fixes(scene: Scene, by: str | None = None) -> Iterator[Fix]:
         machines = tuple(structs.replace(machine, platform=old) for machine in scene.machines)
         yield from conda_remedies(replace(scene, machines=machines))
     yield CAUSE.fix("container")
+
+
+def _package(library: str) -> str:
+    """The package whose directory has a library; ``PACKAGE`` if its path does not say."""
+    found = re.search(r"-packages/(\w+)/", library)
+    return found[1].replace("_", "-") if found else "PACKAGE"
 
 
 def _is_torchs(library: str) -> bool:

@@ -50,6 +50,11 @@ def _of_packages(scene: Scene) -> Iterator[Finding]:
         yield from _of_torchao(scene, match)
     if match := scene.first("torchcodec-library", "torchcodec-symbol"):
         yield from _of_torchcodec(scene, match)
+    if match := CAUSE.first(scene, "torchaudio-api"):
+        older = pair_with(scene, {"torch": SpecifierSet("<2.9"), "torchaudio": SpecifierSet("<2.9")})
+        ways = (*filter(None, [older]), CAUSE.fix("torchaudio-callers"))
+        name = match.group("name", "imported", "module")
+        yield CAUSE.finding("torchaudio-api", Grounds.STATED, lines(match), ways, name=name)
     if match := CAUSE.first(scene, "sgl-kernel"):
         yield CAUSE.finding("sgl-kernel", Grounds.STATED, lines(match), _of_sglang(scene, match))
     if match := CAUSE.first(scene, "bitsandbytes"):

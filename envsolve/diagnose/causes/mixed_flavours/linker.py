@@ -11,7 +11,7 @@ from envsolve.advice.torch import ready_wheel, wheel_torches
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
 from envsolve.diagnose.fixes import pair_with
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.rebuilding import extension_named, source_of, source_tree
+from envsolve.diagnose.rebuilding import extension_named, source_of, source_tree, telling_line
 from envsolve.diagnose.scene import Scene, Torch, public
 from envsolve.diagnose.signatures import Match
 from envsolve.toolchain.model import source_project
@@ -85,7 +85,7 @@ def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Fix]:
 
 def _only_way(scene: Scene, match: Match, package: str | None) -> Fix | None:
     """The fix of an extension that has no published build for this torch: it was compiled here, or has none at all."""
-    if tree := source_tree(scene, match.quote):
+    if tree := source_tree(scene, telling_line(scene, match)):
         return CAUSE.fix("compile-tree", torch=scene.torch.label if scene.torch else "the installed torch", tree=tree)
     return of_other_vendor(scene.torch, package) if package else None
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from packaging.specifiers import SpecifierSet
+
 from envsolve.diagnose.causes._shared import Cause, gpu_names, hip_version, lines, torch_evidence
 from envsolve.diagnose.causes.mixed_flavours.linker import published_wheel
-from envsolve.diagnose.fixes import companions_for_torch, jetson_remedies, replacements, self_built, with_another_python
+from envsolve.diagnose.fixes import (
+    companions_for_torch,
+    jetson_remedies,
+    pair_with,
+    replacements,
+    self_built,
+    with_another_python,
+)
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.rebuilding import arch_list, extension_named, rebuild
 from envsolve.diagnose.rebuilding import rebuild_package as rebuild_installed
@@ -137,6 +146,7 @@ def _for_unread(scene: Scene) -> Iterator[Fix]:
     yield from others
     if others and scene.first("kernel-plain") and extension_named(scene) in (None, "torchaudio", "torchvision"):
         return  # people's words about a torch
+    yield from _of_family(scene)
     yield from _hide_others(scene, scene.gpus)
     yield from (jetson := jetson_remedies(scene))
     if scene.torch and scene.gpus and not others and not jetson and extension_named(scene) is None:
@@ -144,6 +154,17 @@ def _for_unread(scene: Scene) -> Iterator[Fix]:
         yield CAUSE.fix("torch-from-source", gpus=gpu_names(scene.gpus), list=listed)
     else:
         yield from rebuild(scene, scene.gpus)
+
+
+def _of_family(scene: Scene) -> Iterator[Fix]:
+    """The extension that is named in a build with code for the GPUs, with its torch if that is not known."""
+    name = extension_named(scene)
+    if name is None or not scene.gpus or not scene.family.follows_torch(name) or not scene.mentions("built for sm"):
+        return
+    pair = {"torch": SpecifierSet(), name: SpecifierSet()}
+    found = companions_for_torch(scene, [name]) if scene.torch else pair_with(scene, pair)
+    if found:
+        yield found
 
 
 def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Fix, ...]:
