@@ -31,7 +31,11 @@ ShellOption = Annotated[
 
 
 def install(name: Shell = None, shell: ShellOption = None) -> None:
-    """Install completion for your shell."""
+    """Install completion for your shell.
+
+    The script for PowerShell follows the documentation of Register-ArgumentCompleter -Native. It was not run, since no
+    PowerShell was available.
+    """
     from typer import _completion_shared as completion
 
     try:
