@@ -17,7 +17,12 @@ import pytest
 from envsolve.cli import main
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), ROOT / "index_data" / "README.md"])
+PAGES = sorted(
+    [
+        *map(ROOT.joinpath, ("README.md", "CONTRIBUTING.md", "SECURITY.md", "index_data/README.md")),
+        *ROOT.glob("docs/**/*.md"),
+    ]
+)
 # Only lines of code blocks that are commands: no synopses such as `envsolve plan REQ... [-r FILE]`.
 COMMAND = re.compile(r"^(?: {4}|\t)\s*(?:\$ )?(?:[^#\n|]*\| )?(envsolve (?!\d)[^\n]*)$", re.MULTILINE)
 SYNOPSIS = re.compile(r"[\[\]]|\.\.\.|\bREQ\b|\bPACKAGE\b|\bDIR\b|\bFILE\b| NAME\b|COMMAND")
@@ -109,6 +114,29 @@ def test_the_command_line_takes_every_command_that_is_shown() -> None:
         except Exception as error:
             refused[f"{page.name}: {shlex.join(words)}"] = str(error)
     assert refused == {}
+
+
+def test_the_command_line_takes_every_command_that_the_text_names() -> None:
+    """Commands in a sentence; those without a verb, or with a word in capitals, only name a command."""
+    refused, tried = {}, 0
+    for page, command in [(p, c) for p in PAGES for c in re.findall(r"`(envsolve [a-z][^`]*)`", p.read_text())]:
+        words = shlex.split(" ".join(command.split()))[1:]
+        if len(words) > 1 and not SYNOPSIS.search(command) and not re.search(r"\b[A-Z]{2,}\b|[<|>]", command):
+            tried += 1
+            try:
+                parse(words)
+            except Exception as error:
+                if not re.search("Missing parameter|requires an argument", str(error)):  # named, not shown whole
+                    refused[f"{page.name}: {command}"] = str(error)
+    assert tried > 20
+    assert refused == {}
+
+
+def test_the_targets_of_make_exist() -> None:
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = [re.findall(r"(?:^ {4}|`)make ([a-z][\w-]*)", page.read_text(), re.MULTILINE) for page in PAGES]
+    assert set(filter(None, {word for words in named for word in words})) <= targets
+    assert len(targets) > 10
 
 
 def test_a_wrong_option_in_a_page_is_found() -> None:
