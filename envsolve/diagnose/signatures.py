@@ -143,7 +143,9 @@ def explanation_of(text: str) -> str | None:
 
 
 def _matches(text: Text, signature: Signature, until: float) -> Iterator[Match]:
-    places = _places(text, signature.anchors) if time.thread_time() < until else ()
+    # The clock last: it is asked for each of hundreds of signatures, and most texts have the letters of a few anchors.
+    anchors = [anchor for anchor in signature.anchors if text.vocabulary.allows(anchor)]
+    places = _places(text, anchors) if anchors and time.thread_time() < until else ()
     if not places:
         # Compiling all patterns takes 0.2 s, and most texts have the anchors of a few.
         return
@@ -169,8 +171,6 @@ def _places(text: Text, anchors: Sequence[str]) -> list[int]:
     """The places of anchors, in order, no two within the window of one another's line."""
     found: list[int] = []
     for anchor in anchors:
-        if not text.vocabulary.allows(anchor):
-            continue
         position, tries = text.lower.find(anchor), 0
         while position >= 0 and tries < _TRIES:
             found.append(position)

@@ -18,7 +18,14 @@ from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON, agrees, cuda_suffix, serves_cuda
 from envsolve.rules.platform import admits_python, same_system
 from envsolve.rules.verdict import Level, Verdict
-from envsolve.solve.preferences import NamedVariants, Preferences, in_order, too_late, variants_in_front
+from envsolve.solve.preferences import (
+    NamedVariants,
+    Preferences,
+    in_order,
+    published_version,
+    too_late,
+    variants_in_front,
+)
 from envsolve.values import CudaVersion
 
 _ALL = ">0"  # a specifier that takes every release
@@ -50,7 +57,7 @@ class Option(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def version(self) -> Version:
         """The full version as the file name has it."""
-        return Version(self.build.version + self.build.local)
+        return published_version(self.build.version + self.build.local)
 
     @property
     def label(self) -> str:
@@ -68,7 +75,7 @@ class Option(msgspec.Struct, frozen=True, dict=True):
     def _named(self) -> Version | None:
         """The version with the variant that its file name leaves out."""
         build = self.build
-        return None if build.variant == ANY or build.local else Version(f"{build.version}+{build.variant}")
+        return None if build.variant == ANY or build.local else published_version(f"{build.version}+{build.variant}")
 
 
 class Family(msgspec.Struct, frozen=True, eq=False, dict=True):

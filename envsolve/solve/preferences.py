@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -103,6 +104,11 @@ def named_variants(sources: Iterable[Source], environments: Sequence[Environment
     return NamedVariants(only, frozenset(source.variant for source in here if not source.only))
 
 
+#: A version as the catalogue writes it. It has some thousand, which every question compares again: to parse them
+#: took a quarter of the time in which a family is judged and put in order.
+published_version = lru_cache(maxsize=8192)(Version)
+
+
 def in_order(options: Sequence[Option], package: str, named: NamedVariants = _NOTHING_NAMED) -> tuple[Option, ...]:
     """Options as the solver should try them: by tier, then newest first, then the preferred variant first.
 
@@ -112,7 +118,7 @@ def in_order(options: Sequence[Option], package: str, named: NamedVariants = _NO
     tier = {"torch": _torch_tier, TRITON: _triton_tier}.get(package, _companion_tier)
     ordered = sorted(options, key=preference)
     ordered.sort(key=lambda option: option.build.variant not in named.beside)
-    ordered.sort(key=lambda o: Version(o.version.public), reverse=True)
+    ordered.sort(key=lambda o: published_version(o.build.version), reverse=True)
     ordered.sort(key=lambda option: option.build.variant not in named.only)
     ordered.sort(key=tier)
     return tuple(ordered)
