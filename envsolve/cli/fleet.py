@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 HELP = "Probe, plan, install and verify for a cluster."
 _FLEET = Path("fleet")
+# Kubernetes: the most completions of an Indexed Job whose indexes have limits of their own.
+_MOST_PODS = 10_000
 
 FleetDirectory = Annotated[
     Path, path("--fleet", metavar="DIR", help="The fleet's directory, on a file system that the nodes share.")
@@ -106,6 +108,10 @@ def probe(
         Path | None,
         path("--kubernetes", metavar="FILE", help="Only write a manifest whose pods print the profiles (see --from)."),
     ] = None,
+    job: Annotated[
+        int | None,
+        option("--job", metavar="COUNT", help="With --kubernetes: a Job of COUNT pods, one per node, not a DaemonSet."),
+    ] = None,
     python: Annotated[str, option("--python", metavar="EXE", help="Python of the nodes, 3.6 or newer.")] = "python3",
     form: Form = None,
     output: OutputFile = None,
@@ -130,8 +136,11 @@ def probe(
         )
     if ray is not None:
         engine = reach.through_ray(ray)
+    if job is not None and (kubernetes is None or not 1 <= job <= _MOST_PODS):
+        hint = f"write --kubernetes FILE --job COUNT, with a COUNT from 1 to {_MOST_PODS}"
+        raise UsageError(f"--job {job}: it is the number of pods of a manifest", hint=hint)
     if kubernetes is not None:
-        deliver(kubernetes_manifest(), kubernetes)
+        deliver(kubernetes_manifest(nodes=job), kubernetes)
         return
     with only_one(fleet), signals_raised(signal.SIGINT, hint="run the same command again to continue"):
         if engine is None:

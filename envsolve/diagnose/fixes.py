@@ -273,9 +273,14 @@ def for_torch_at_hand(scene: Scene, package: str, versions: Mapping[str, str] | 
     )
 
 
+_FORCE = Argument("--force-reinstall", "force_reinstall")
+
+
 def _alone(command: Command) -> Command:
     """The same install for this package only, even if that version is there."""
-    again = Argument("--force-reinstall", "force_reinstall"), Argument("--no-deps", "no_deps")
+    # In its own words: pip's --ignore-installed also installs over what has no list of files.
+    given = [one for one in command.arguments if one.meaning == "force_reinstall"]
+    again = (*given, Argument("--no-deps", "no_deps")) if given else (_FORCE, Argument("--no-deps", "no_deps"))
     return command.without("force_reinstall").adding(*again)
 
 

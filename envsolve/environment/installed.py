@@ -70,12 +70,14 @@ class Package:
         name: Normalised name.
         label: ``torch 2.8.0+cu128``.
         again: The command.
+        fault: What is wrong with the record itself.
     """
 
     name: str
     label: str
     again: str
     records: tuple[Record, ...]
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,15 @@ def record_rows(info: Path) -> list[list[str]] | None:
         return [row for row in csv.reader(text.splitlines()) if row and row[0] and "\0" not in row[0]]
     except (OSError, csv.Error):
         return None
+
+
+def record_fault(rows: Sequence[Sequence[str]] | None, installer: str | None) -> str | None:
+    """What is wrong with a RECORD; others than pip and uv, as the packagers of systems, may leave none."""
+    if rows is None:
+        return "cannot be read" if installer in ("pip", "uv") else None
+    if not rows:
+        return "is empty"
+    return "is damaged: not every line has a path, a hash and a size" if any(len(row) != 3 for row in rows) else None
 
 
 def packages_of_stack(
@@ -259,14 +270,17 @@ def _fits(record: Record) -> bool:
 
 def _of_wheel(distribution: Distribution, uv: bool) -> Package:
     pinned = f"{distribution.name}=={distribution.version}" if distribution.version else distribution.name
-    command = "uv pip install --reinstall" if uv or distribution.installer == "uv" else "pip install --force-reinstall"
+    # pip refuses to uninstall what has no sound record, also in order to install it again.
+    of_pip = "pip install --ignore-installed" if distribution.record_fault else "pip install --force-reinstall"
+    command = "uv pip install --reinstall" if uv or distribution.installer == "uv" else of_pip
     records = []
     for row in record_rows(Path(distribution.info)) or ():
         path = row[0].replace("\\", "/")
         if not path.startswith(("../", "/")) and _deciding(path):
             size = int(row[2]) if len(row) > 2 and row[2].isdecimal() else None
             records.append(Record(path, distribution.site, _sha256(row[1] if len(row) > 1 else ""), size))
-    return Package(distribution.name, distribution.label, f"{command} --no-deps '{pinned}'", tuple(records))
+    fault = f"{distribution.info}/RECORD {distribution.record_fault}" if distribution.record_fault else None
+    return Package(distribution.name, distribution.label, f"{command} --no-deps '{pinned}'", tuple(records), fault)
 
 
 def _deciding(path: str) -> bool:

@@ -60,6 +60,7 @@ class Distribution:
         files: Paths relative to ``site`` that RECORD names; None without RECORD.
         missing: Those that are not there; what Python compiles is left out, and scripts.
         altered: Libraries that have another size than RECORD says: another distribution wrote them, or they are cut.
+        record_fault: What is wrong with RECORD itself, ``cannot be read``.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Distribution:
     files: tuple[str, ...] | None = None
     missing: tuple[str, ...] = ()
     altered: tuple[str, ...] = ()
+    record_fault: str | None = None
 
     @property
     def label(self) -> str:

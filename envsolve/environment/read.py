@@ -20,7 +20,7 @@ from envsolve.binaries.files import FolderFiles
 from envsolve.binaries.library import read_extension
 from envsolve.binaries.measure import read_python_library, read_version
 from envsolve.binaries.names import LIBRARY_FILE, is_toolkit_package
-from envsolve.environment.installed import LARGEST_RECORD, record_rows
+from envsolve.environment.installed import LARGEST_RECORD, record_fault, record_rows
 from envsolve.environment.layout import read_layout
 from envsolve.environment.loader import read_directories, read_libraries
 from envsolve.environment.model import (
@@ -154,18 +154,20 @@ def read_conda(prefix: Path) -> tuple[tuple[CondaPackage, ...], tuple[str, ...]]
 def _distribution(site: Path, folder: str, name: str, version: str | None) -> Distribution:
     info = site / folder
     stated = _headers(info / "METADATA") or _headers(info / "PKG-INFO") or (_headers(info) if is_file(info) else {})
-    files, missing, altered = _recorded(site, info)
+    rows, installer = record_rows(info), _line(info / "INSTALLER")
+    files, missing, altered = _recorded(site, rows)
     return Distribution(
         name=canonicalize_name(next(iter(stated.get("name", ())), name)),
         version=next(iter(stated.get("version", ())), None) or version,
         site=str(site),
         info=str(info),
-        installer=_line(info / "INSTALLER"),
+        installer=installer,
         direct_url=_direct_url(info / "direct_url.json"),
         requires=tuple(stated.get("requires-dist", ())),
         files=files,
         missing=missing,
         altered=altered,
+        record_fault=record_fault(rows, installer),
     )
 
 
@@ -182,9 +184,10 @@ def _headers(path: Path) -> dict[str, list[str]]:
     return fields
 
 
-def _recorded(site: Path, info: Path) -> tuple[tuple[str, ...] | None, tuple[str, ...], tuple[str, ...]]:
+def _recorded(
+    site: Path, rows: Sequence[Sequence[str]] | None
+) -> tuple[tuple[str, ...] | None, tuple[str, ...], tuple[str, ...]]:
     """The files that RECORD names, those of them that are missing, and libraries of another size."""
-    rows = record_rows(info)
     if rows is None:
         return None, (), ()
     files, missing, altered = [], [], []

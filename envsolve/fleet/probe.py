@@ -139,18 +139,62 @@ def _written(
     return inventory, profiles
 
 
-def kubernetes_manifest(image: str = "python:3.12-slim") -> str:
-    """Write a DaemonSet whose pods print the profile of their node; `kubectl logs` of all pods are the profiles.
+def kubernetes_manifest(image: str = "python:3.12-slim", nodes: int | None = None) -> str:
+    """Write a manifest whose pods print the profile of their node; `kubectl logs` of all pods are the profiles.
 
     Args:
         image: An image with a Python. Its libc is the one in the profiles, as it is in containers made from it.
+        nodes: For a Job of as many pods, each on a node of its own; None for a DaemonSet.
     """
     script = "".join(f"    {line}".rstrip() + "\n" for line in SCRIPT.read_text(encoding="utf-8").splitlines())
-    return _MANIFEST.format(image=image, script=script)
+    of_kind = _DAEMONS if nodes is None else _JOB.format(nodes=nodes)
+    command = "python3 /probe/probe.py; exec sleep infinity" if nodes is None else "exec python3 /probe/probe.py"
+    return _MANIFEST.format(kind=of_kind, script=script, pod=_POD.format(image=image, command=command))
 
 
-# A DaemonSet reaches every node without their number being known, as a Job would require. Its pods may not end, or
-# they would be started again.
+# A DaemonSet reaches every node without their number being known. Its pods may not end, or they would be started again.
+_DAEMONS = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: envsolve-probe
+  labels: {app: envsolve-probe}
+spec:
+  selector:
+    matchLabels: {app: envsolve-probe}
+  template:
+    metadata:
+      labels: {app: envsolve-probe}
+    spec:
+"""
+# A Job ends, is cleaned up by itself, and may be created where DaemonSets may not. Pods that keep apart by host name
+# are one per node; those for which no node is left stay pending until the time limit, which ends the Job without harm.
+_JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: envsolve-probe
+  labels: {{app: envsolve-probe}}
+spec:
+  completionMode: Indexed
+  completions: {nodes}
+  parallelism: {nodes}
+  backoffLimitPerIndex: 1
+  maxFailedIndexes: {nodes}
+  activeDeadlineSeconds: 600
+  ttlSecondsAfterFinished: 3600
+  template:
+    metadata:
+      labels: {{app: envsolve-probe}}
+    spec:
+      restartPolicy: Never
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            - topologyKey: kubernetes.io/hostname
+              labelSelector:
+                matchLabels: {{app: envsolve-probe}}
+"""
 _MANIFEST = """\
 # kubectl apply -f FILE
 # mkdir logs
@@ -164,18 +208,8 @@ metadata:
 data:
   probe.py: |
 {script}---
-apiVersion: apps/v1
-kind: DaemonSet
-metadata:
-  name: envsolve-probe
-  labels: {{app: envsolve-probe}}
-spec:
-  selector:
-    matchLabels: {{app: envsolve-probe}}
-  template:
-    metadata:
-      labels: {{app: envsolve-probe}}
-    spec:
+{kind}{pod}"""
+_POD = """\
       # Needed if the runtime of the GPUs is not the default one, as with the GPU operator:
       # runtimeClassName: nvidia
       tolerations:
@@ -183,7 +217,7 @@ spec:
       containers:
         - name: probe
           image: {image}
-          command: ["sh", "-c", "python3 /probe/probe.py; exec sleep infinity"]
+          command: ["sh", "-c", "{command}"]
           env:
             - name: ENVSOLVE_NODE
               valueFrom:

@@ -127,9 +127,12 @@ def _judged(files: Files, compared: Compared) -> Check:
     seconds = round(compared.seconds, 3)
     if files.unread:
         return Check(FILES, None, "skip", seconds, files.unread)
-    if compared.damages or files.foreign:
-        lines = [*files.foreign, *_lines(compared.damages), *_of_no_package(files)]
-        return Check(FILES, None, "fail", seconds, "\n".join(lines), _CAUSE if compared.damages else None)
+    faults = [package for package in files.packages if package.fault]
+    if compared.damages or files.foreign or faults:
+        unread = [f"{one.fault}, so the files of {one.label} cannot be compared" for one in faults]
+        fixes = [f"fix: {one.again}" for one in faults]
+        lines = [*files.foreign, *unread, *fixes, *_lines(compared.damages), *_of_no_package(files)]
+        return Check(FILES, None, "fail", seconds, "\n".join(lines), _CAUSE if compared.damages or faults else None)
     count = sum(len(package.records) for package in files.packages)
     if not count:
         return Check(FILES, None, "skip", seconds, "no package of the GPU stack has a record of its files")

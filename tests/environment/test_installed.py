@@ -148,3 +148,32 @@ def test_conda_writes_its_prefix_into_files(tmp_path: Path) -> None:
     assert found(tmp_path / "none", tmp_path, hashes=True) == ()
     library.unlink()
     assert [one.kind for one in found(tmp_path / "none", tmp_path)] == ["missing"]
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (None, "cannot be read"),
+        (b"", "is empty"),
+        (b"\x00\xff\xfe", "is empty"),
+        (b"torch/__init__.py,sha256=AA", "is damaged"),
+        (b"PK\x03\x04 something else\n", "is damaged"),
+        (b"x" * 200_000 + b",,\n", "cannot be read"),
+    ],
+)
+def test_a_damaged_record_is_named_itself(site: Path, record: bytes | None, said: str) -> None:
+    path = site / "torch-1.0.dist-info" / "RECORD"
+    path.unlink()
+    if record is not None:
+        path.write_bytes(record)
+    [torch] = [one for one in read_distributions(site) if one.name == "torch"]
+    assert torch.record_fault is not None and torch.record_fault.startswith(said)
+    [package] = [one for one in packages_of_stack(site, [torch]) if one.name == "torch"]
+    assert package.fault == f"{path} {torch.record_fault}"
+    assert package.again == "uv pip install --reinstall --no-deps 'torch==1.0'"
+
+
+def test_a_packager_of_the_system_need_not_leave_a_record(site: Path) -> None:
+    (site / "torch-1.0.dist-info" / "RECORD").unlink()
+    (site / "torch-1.0.dist-info" / "INSTALLER").write_text("debian\n")
+    assert [one.record_fault for one in read_distributions(site)] == [None] * 3

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from envsolve.cli.main import run as command_line
 from envsolve.errors import UsageError
 from envsolve.fleet.jobs import only_one
 from envsolve.fleet.probe import kubernetes_manifest, probe_files, read_inventory
@@ -173,9 +174,36 @@ def test_the_manifest_holds_the_probe() -> None:
     assert container["env"][0]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
 
 
-def test_the_manifest_is_valid() -> None:
+def test_a_job_has_one_pod_on_each_node_and_ends() -> None:
+    yaml = pytest.importorskip("ruamel.yaml").YAML(typ="safe")
+    _, job = yaml.load_all(kubernetes_manifest(nodes=7))
+    _, daemons = yaml.load_all(kubernetes_manifest())
+    assert (job["kind"], job["spec"]["completions"], job["spec"]["parallelism"]) == ("Job", 7, 7)
+    pod, other = (one["spec"]["template"]["spec"] for one in (job, daemons))
+    (apart,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["labelSelector"]["matchLabels"] == job["spec"]["template"]["metadata"]["labels"]
+    (container,), (same,) = pod["containers"], other["containers"]
+    assert "sleep" not in container.pop("command")[-1]
+    same.pop("command")
+    assert container == same
+
+
+def test_a_job_has_a_number_of_pods(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for words in (
+        ["--job", "3", "--slurm"],
+        ["--kubernetes", "-", "--job", "0"],
+        ["--kubernetes", "-", "--job", "99999"],
+    ):
+        with pytest.raises(SystemExit) as left:
+            command_line(["fleet", "probe", "--fleet", str(tmp_path), *words])
+        assert left.value.code == 2
+        assert "--job" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("nodes", [None, 7])
+def test_the_manifest_is_valid(nodes: int | None) -> None:
     validate = pytest.importorskip("kubernetes_validate")
-    documents = list(pytest.importorskip("ruamel.yaml").YAML(typ="safe").load_all(kubernetes_manifest()))
+    documents = list(pytest.importorskip("ruamel.yaml").YAML(typ="safe").load_all(kubernetes_manifest(nodes=nodes)))
     for document in documents:
         validate.validate(document, "1.37", strict=True)
     documents[-1]["spec"]["template"]["spec"]["container"] = []

@@ -150,7 +150,20 @@ def missing_parts(environment: Environment, scene: Scene) -> Iterator[Finding]:
         evidence = (*_evidence(environment, torch, gaps), *environment.unreadable)
         what = ", and ".join(_words(gaps))
         yield CAUSE.finding("gap", Grounds.READ, evidence, [_fix(scene, torch, gaps)], what=what)
+    yield from _unrecorded(environment, torch)
     yield from _conda(environment)
+
+
+def _unrecorded(environment: Environment, torch: TorchFiles | None) -> Iterator[Finding]:
+    """Packages that torch stands on whose list of files is damaged: nothing can compare or uninstall them."""
+    own = torch_distribution(environment) if torch else None
+    there = [own, *map(environment.distribution, needs(environment, own))] if own else []
+    faulty = [one for one in there if one is not None and one.record_fault]
+    if faulty:
+        evidence = [f"{one.info}/RECORD {one.record_fault}" for one in faulty]
+        pins = " ".join(f"{one.name}=={one.version}" if one.version else one.name for one in faulty)
+        what = listed([one.label for one in faulty])
+        yield CAUSE.finding("record", Grounds.NOTICED, evidence, [CAUSE.fix("record", pins=pins)], what=what)
 
 
 def _gaps(environment: Environment, torch: TorchFiles) -> _Gaps:
