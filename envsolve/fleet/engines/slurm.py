@@ -30,19 +30,21 @@ _RUNNING = "its job is running"
 _DEAD = re.compile(
     r"(down|drain|drained|draining|fail|failing|error|unknown|future|maint|reboot|power(ed|ing)_down)", re.I
 )
+# The files of a job have its number: one that Ctrl-C cancelled may write for seconds beside the one that follows it.
 _SCRIPT = """\
 #!/bin/sh
 export ENVSOLVE_NODE={node}
 cd {directory} || exit 1
 rm -f {node}.failed
-timeout -k 5 {limit} sh -c {command} < .stdin > .{node}.out 2> .{node}.err
+own=.{node}.${{SLURM_JOB_ID:-$$}}
+timeout -k 5 {limit} sh -c {command} < .stdin > "$own.out" 2> "$own.err"
 code=$?
-if [ -s .{node}.out ] && [ $code -ne 124 ] && [ $code -ne 137 ]; then
-  mv .{node}.out {node}.json
+if [ -s "$own.out" ] && [ $code -ne 124 ] && [ $code -ne 137 ]; then
+  mv "$own.out" {node}.json
 else
-  {{ echo "exit code $code"; tail -n 3 .{node}.err; }} > .{node}.why && mv .{node}.why {node}.failed
+  {{ echo "exit code $code"; tail -n 3 "$own.err"; }} > "$own.why" && mv "$own.why" {node}.failed
 fi
-rm -f .{node}.out .{node}.err
+rm -f "$own.out" "$own.err"
 """
 
 

@@ -296,7 +296,10 @@ def translated(command: Command, name: str) -> Command:
         names.setdefault(meaning, spellings.split()[0])
     arguments: list[Argument] = []
     for one in command.arguments:
-        if one.name in ("-i", "--index-url", "--index"):
+        # pip's --ignore-installed is the stronger form, for what it cannot uninstall.
+        if one.meaning == "force_reinstall" and command.installer == name:
+            arguments.append(one)
+        elif one.name in ("-i", "--index-url", "--index"):
             arguments.append(Argument(*target.index, one.value))
         elif one.meaning in ("requirements", "other", "unknown"):
             arguments.append(one)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,28 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
     monkeypatch.setattr(slurm, "_POLL_SECONDS", 0.05)
     return tmp_path / "slurm/state"
+
+
+def test_a_cancelled_job_that_still_writes_does_not_mix_with_the_next(tmp_path: Path) -> None:
+    """Ctrl-C, then the same command: what the first job starts may outlive its cancelling by seconds."""
+    os.mkfifo(tmp_path / "gate")
+    (tmp_path / ".stdin").touch()
+    scripts = {"1": "echo old; read line < gate; echo old, and longer than the other", "2": "echo new"}
+    running = {}
+    for job, command in scripts.items():
+        values = {"node": "v1", "directory": shlex.quote(str(tmp_path)), "limit": 60, "command": shlex.quote(command)}
+        environ = {**os.environ, "SLURM_JOB_ID": job}
+        running[job] = subprocess.Popen(["sh", "-c", slurm._SCRIPT.format(**values)], env=environ)
+        if job == "1":
+            while not any(path.read_text() for path in tmp_path.glob(".v1.*out")):
+                assert running["1"].poll() is None
+            running["1"].kill()  # the script alone, as Slurm does it at first
+            running["1"].wait()
+    assert running["2"].wait() == 0
+    (tmp_path / "gate").write_text("go on\n")
+    while any("longer" not in path.read_text() for path in tmp_path.glob(".v1.1.out")):
+        pass
+    assert (tmp_path / "v1.json").read_text() == "new\n"
 
 
 def test_every_node_is_a_class_or_a_reason(state: Path, tmp_path: Path) -> None:
