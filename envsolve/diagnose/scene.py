@@ -32,7 +32,6 @@ from envsolve.values import ComputeCapability, CudaVersion, PythonVersion, Varia
 
 # The torch of a report: what the report says of it, and what the catalogue knows of that build.
 
-
 #: Names under which torch is installed, the most telling first; ``libtorch`` is its C++ distribution.
 _NAMES = ("torch", "pytorch", "pytorch-gpu", "libtorch", "pytorch-cpu")
 _VARIANT = re.compile(r"cpu|cu\d{2,3}|xpu|rocm\d[\d.]*")

@@ -24,7 +24,7 @@ from envsolve.fleet.jobs import run_on
 from envsolve.fleet.model import Inventory, by_reason
 from envsolve.fleet.plan import FleetPlan, Group
 from envsolve.machine.model import Machine
-from envsolve.system.files import replace_file
+from envsolve.system.files import from_json, read_regular, replace_file
 from envsolve.verify.report import Report, read_report
 
 SCHEMA: Literal["envsolve.fleet-checks/1"] = "envsolve.fleet-checks/1"
@@ -72,6 +72,13 @@ class NodeResult(msgspec.Struct, frozen=True):
     plan: str | None = None
     why: tuple[str, ...] = ()
     earlier: bool = False
+
+
+class _Error(msgspec.Struct, frozen=True):
+    """What every command prints as JSON if it fails."""
+
+    schema: Literal["envsolve.error/1"]
+    message: str
 
 
 class FleetReport(msgspec.Struct, frozen=True):
@@ -132,6 +139,8 @@ def verify_fleet(fleet: Path, made: FleetPlan, inventory: Inventory, engine: Eng
             results[node] = earlier
         elif one.dead:
             results[node] = NodeResult("missing", group.name, (one.dead,))
+        elif choice.compile_only and not classes[node].machine.gpus:
+            results[node] = NodeResult("missing", group.name, ("its class has no GPU to compile for",))
         else:
             place = environment_of(fleet, group).absolute()
             commands[node] = _command(place, classes[node].machine, choice)
@@ -196,9 +205,19 @@ def _kept(fleet: Path, group: Group, node: str, outcome: Outcome, inventory: Inv
     try:
         report = read_report(path)
     except UsageError as error:
+        said = _refusal(path)
         path.unlink()
-        return NodeResult("missing", group.name, (f"it printed no report: {error.message.partition(': ')[2]}",))
+        why = said or f"it printed no report: {error.message.partition(': ')[2]}"
+        return NodeResult("missing", group.name, (why,))
     return _judged(node, group, report, inventory, choice)
+
+
+def _refusal(path: Path) -> str | None:
+    """What envsolve itself said on the node in place of a report."""
+    try:
+        return from_json(read_regular(path), _Error).message
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def _judged(node: str, group: Group, report: Report, inventory: Inventory, choice: Choice) -> NodeResult:

@@ -106,6 +106,22 @@ def test_each_node_that_fails_is_named_with_the_reason(fleet: Path) -> None:
     }
 
 
+def test_what_envsolve_says_in_place_of_a_report_is_the_reason(fleet: Path) -> None:
+    error = {"schema": "envsolve.error/1", "kind": "usage", "message": "no environment is there", "exit_code": 2}
+    (fleet.parent / "nodes/gpu1.json").write_text(json.dumps({**error, "hint": None}, indent=2))
+    (fleet.parent / "nodes/gpu1.sh").write_text(f"cat {fleet.parent}/nodes/gpu1.json; exit 2")
+    assert verify(fleet, code=4).splitlines() == ["3 of 4 nodes pass", "no report:", "  gpu1: no environment is there"]
+
+
+def test_nodes_without_a_gpu_have_nothing_to_compile_for(fleet: Path) -> None:
+    inventory = json.loads((fleet / "nodes.json").read_text())
+    inventory["classes"][0]["machine"] |= {"gpus": [], "accelerators": [], "driver": None}
+    (fleet / "nodes.json").write_text(json.dumps(inventory))
+    told = verify(fleet, "--compile-only", code=4)
+    assert "  gpu[1-4]: its class has no GPU to compile for" in told
+    assert not (fleet.parent / "asked").exists()
+
+
 def test_a_report_that_proves_nothing_does_not_pass(fleet: Path) -> None:
     reporting(fleet, "gpu1", Check("driver", None, "skip", 0.0, "no GPU"))
     (fleet.parent / "nodes/gpu2.sh").write_text("echo nothing here")

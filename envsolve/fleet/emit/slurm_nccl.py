@@ -37,16 +37,30 @@ dist.destroy_process_group()
 END
 )
 export check
-srun --kill-on-bad-exit=1 sh -c '
-  gpus=$(echo "${{CUDA_VISIBLE_DEVICES:-0}}" | tr , "\\n" | wc -l)
-  file=$(mktemp) && printf "%s\\n" "$check" > "$file"
-  '{command}' --nnodes "$SLURM_JOB_NUM_NODES" --nproc-per-node "$gpus" --rdzv-backend c10d \\
-    --rdzv-id "$SLURM_JOB_ID" --rdzv-endpoint "$MASTER_ADDR:$MASTER_PORT" "$file"
-  code=$?; rm -f "$file"; exit $code'
+log=$(mktemp)
+# Each wait has an end, in this order: a node that cannot load torch, one that does not join, one that hangs in a sum,
+# and at last one whose processes cannot be killed.
+{{ timeout -k 30 540 srun --kill-on-bad-exit=1 sh -c '
+  node=${{SLURMD_NODENAME:-$(hostname)}}
+  gpus=$(echo "${{CUDA_VISIBLE_DEVICES:-0}}" | tr , "\n" | wc -l)
+  timeout -k 5 120 '{python}' -c "import torch" && echo "$node: ready" || {{
+    echo "$node: cannot load torch within 120 s" >&2; exit 1; }}
+  file=$(mktemp) && printf "%s\n" "$check" > "$file"
+  timeout -k 5 360 '{python}' -m torch.distributed.run --nnodes "$SLURM_JOB_NUM_NODES" --nproc-per-node "$gpus" \
+    --rdzv-backend c10d --rdzv-conf join_timeout=150 --rdzv-id "$SLURM_JOB_ID" \
+    --rdzv-endpoint "$MASTER_ADDR:$MASTER_PORT" "$file"
+  code=$?; rm -f "$file"
+  [ $code -eq 0 ] || echo "$node: ended with exit code $code" >&2
+  exit $code' 2>&1; echo $? > "$log.code"; }} | tee "$log"
+for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do
+  grep -q "^$node: ready" "$log" || echo "$node: did not get ready"
+done
+code=$(cat "$log.code"); rm -f "$log" "$log.code"
+exit "$code"
 """
 
 
 def render(fleet: Path, _: FleetPlan, python: str) -> str:
     """Return a batch script."""
-    words = [python, "-m", "envsolve", "run", "--fleet", str(fleet), "--", "python", "-m", "torch.distributed.run"]
-    return _TEXT.format(command=shlex.quote(shlex.join(words)))
+    words = [python, "-m", "envsolve", "run", "--fleet", str(fleet), "--", "python"]
+    return _TEXT.format(python=shlex.quote(shlex.join(words)))
