@@ -7,7 +7,7 @@ every model that it could mean has the same compute capability.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from envsolve.errors import UsageError
@@ -285,3 +285,11 @@ def _nearest(words: tuple[str, ...], catalogue: Catalogue) -> str:
     close = dict.fromkeys(names[key] for key in get_close_matches("".join(words), names, 8, 0.6))
     nearest = f"nearest known: {', '.join(list(close)[:5])}; or" if close else "use its full name, or"
     return f"{nearest} give the compute capability (8.9)"
+
+
+def split_machine_name(words: Sequence[str], catalogue: Catalogue) -> list[str]:
+    """The parts of ``RTX 5070 Ti on WSL``: what comes before a name that the catalogue has for parts, and that name."""
+    for at in range(1, len(words)):
+        if any(re.fullmatch(one.words, " ".join(words[at:]).lower()) for one in catalogue.machine_names):
+            return [" ".join(words[: at - (words[at - 1].lower() in ("on", "with", "and"))]), " ".join(words[at:])]
+    return []

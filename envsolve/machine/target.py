@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.gpu_names import UnknownGpuError, find_gpu
+from envsolve.facts.gpu_names import UnknownGpuError, find_gpu, split_machine_name
 from envsolve.facts.hardware import DriverBranch
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.system.limits import TARGET_LENGTH
@@ -368,9 +368,8 @@ def _on_only_system(machine: Machine, catalogue: Catalogue, oldest: bool) -> tup
 def driver_branch(version: str, catalogue: Catalogue) -> DriverBranch | None:
     """The branch of a driver version, or the nearest older known one; None for a driver older than all of them.
 
-    Only the first number counts: ``550``, ``550.54`` and ``550.54.15`` are one branch. Windows numbers a branch's
-    releases upward (551.61 and 552.22 are R550), which the nearest older branch gets right; a branch that the catalogue
-    does not know yet supports at least what the one before it did.
+    Windows numbers a branch's releases upward: 551.61 and 552.22 are R550. An unknown branch supports at least what the
+    one before it did.
     """
     number = int(version.partition(".")[0])
     older = [branch for branch in catalogue.drivers if int(branch.branch) <= number]
@@ -381,9 +380,10 @@ def _targets_gpu(text: str, catalogue: Catalogue) -> Gpu:
     try:
         model = find_gpu(text, catalogue)
     except UnknownGpuError as error:
+        if parts := split_machine_name(text.split(), catalogue):
+            raise _unreadable(text, f"put commas between the parts: {', '.join(parts)}") from None
         if re.search(r"(?i)\b(?:[gr]tx|geforce|quadro|tesla)|\d{3}", text):
             raise
-        # It may be meant as anything: a system, a cloud machine, a word too many.
         nearest = f"{error.hint}; " if (error.hint or "").startswith("nearest") else ""
         hint = f"{nearest}a target is a list such as: RTX 4090, driver 580, python 3.12, linux-x86_64"
         raise UsageError(f'nothing in the catalogue is called "{text}"', hint=hint) from None

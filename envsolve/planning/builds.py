@@ -137,7 +137,7 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
         known = ", ".join(catalogue.packages())
         raise UsageError(
             f"the catalogue describes no builds of {package}",
-            hint=f"{guess}it describes {known}; for a wheel of your own: envsolve index measure FILE.whl",
+            hint=f"{guess}for a wheel of your own: envsolve index measure FILE.whl; the catalogue describes {known}",
         )
     facts = Facts.of(catalogue)
     judged = [as_judged(machine, None, catalogue.drivers) for machine in machines]

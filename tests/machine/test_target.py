@@ -182,3 +182,17 @@ def test_a_long_text_is_read_or_refused_in_little_time(text: str) -> None:
     with contextlib.suppress(UsageError):
         parse_target(text)
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("RTX 5070 Ti WSL", "RTX 5070 Ti, WSL"),
+        ("RTX 5070 Ti on WSL2", "RTX 5070 Ti, WSL2"),
+        ("T4 g5.xlarge", "T4, g5.xlarge"),
+    ],
+)
+def test_a_name_of_the_catalogue_behind_a_gpu_is_a_part(text: str, parts: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        describe_target(text)
+    assert caught.value.hint == f"put commas between the parts: {parts}"
