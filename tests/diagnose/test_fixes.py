@@ -49,6 +49,33 @@ FIRST = {
         "ptx-newer-than-driver",
         r"pip install numba-cuda .*nvidia-cuda-nvcc-cu12==12\.4",
     ),
+    "numpy-too-old": (
+        "numpy 1.26.4\nValueError: numpy.dtype size changed, may indicate binary incompatibility. "
+        "Expected 96 from C header, got 88 from PyObject",
+        "library-mismatch",
+        r"pip install -U numpy$",
+    ),
+    "numpy-too-new": (
+        "ValueError: numpy.dtype size changed, may indicate binary incompatibility. "
+        "Expected 88 from C header, got 96 from PyObject",
+        "library-mismatch",
+        r'"numpy<2"',
+    ),
+    "cudnn-without-nvrtc": (
+        "Could not load library libcudnn_cnn_infer.so.8. Error: libnvrtc.so: cannot open shared object file",
+        "library-mismatch",
+        r"ln -s libnvrtc\.so",
+    ),
+    "cudnn-in-wsl": (
+        "WSL2\nCould not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file",
+        "library-mismatch",
+        r"LD_LIBRARY_PATH=/usr/lib/wsl/lib",
+    ),
+    "cudnn-of-torch": (
+        "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.8.0.\njax 0.6.0, torch 2.6.0+cu124",
+        "library-mismatch",
+        r'"nvidia-cudnn-cu12>=9\.8"',
+    ),
     "deepspeed-accepts": (
         "Installed CUDA version 12.1 does not match the version torch was compiled with 11.8 but since the APIs are "
         "compatible, accepting this combination\ntorch/csrc/python_headers.h:12: fatal error: Python.h: No such file",

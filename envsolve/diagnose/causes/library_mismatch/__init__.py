@@ -13,8 +13,8 @@ from packaging.requirements import Requirement
 from envsolve.binaries.names import LIBRARY_FILE, is_toolkit_package
 from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
 from envsolve.diagnose.causes.library_mismatch.cudnn import (
-    for_cudnn8,
     of_ctranslate2,
+    of_cudnn8,
     of_cudnn_dll,
     of_own_cudnn,
     one_cudnn,
@@ -55,11 +55,9 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if match := CAUSE.first(scene, "numpy"):
         # Many programs print this warning and work: it decides only if nothing else is known.
         alone = not any(m.signature.causes for m in scene.matches if m.signature.id != "numpy-abi")
-        fixes = (CAUSE.fix("older-numpy", last=""), CAUSE.fix("newer-modules"))
-        yield CAUSE.finding("numpy", Grounds.STATED if alone else Grounds.SUGGESTED, lines(match), fixes)
+        yield _of_numpy(match, Grounds.STATED if alone else Grounds.SUGGESTED)
     if match := CAUSE.first(scene, "infer"):
-        consequences = ("lock-incomplete", "library-shadowed")
-        yield CAUSE.finding("infer", Grounds.STATED, lines(match), for_cudnn8(scene), consequences)
+        yield of_cudnn8(scene, match)
     if match := CAUSE.first(scene, "ctranslate2"):
         yield of_ctranslate2(scene, match)
     if match := CAUSE.first(scene, "cudnn-dll"):
@@ -79,6 +77,17 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     yield from _of_program(scene)
     if match := Cause("library-shadowed").first(scene):
         yield from filter(None, (wheels_of_two_majors(scene, match), pinned_otherwise(scene, match)))
+
+
+def _of_numpy(match: Match, grounds: Grounds) -> Finding:
+    """A module that was compiled against another NumPy: an older one, or a newer one if the sizes of a type say so."""
+    expected, got = match.groups.get("expected"), match.groups.get("got")
+    if expected and got and int(expected) > int(got):
+        fixes = (CAUSE.fix("newer-numpy"), CAUSE.fix("same-numpy"))
+        return CAUSE.finding("numpy-older", grounds, lines(match), fixes, expected=expected, got=got)
+    return CAUSE.finding(
+        "numpy", grounds, lines(match), (CAUSE.fix("older-numpy", last=""), CAUSE.fix("newer-modules"))
+    )
 
 
 def _of_program(scene: Scene) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
@@ -29,9 +30,17 @@ def own_is_older(scene: Scene, match: Match) -> str | None:
     have = _numbers(found)
     if _BY_CONDA.search(scene.report.text) and not scene.mentions("ld_library_path"):
         return "cudnn"
-    owned = ((name, seen.value) for name, seen in scene.report.installed.items() if _CUDNN.fullmatch(name))
+    owned = [(name, seen.value) for name, seen in scene.report.installed.items() if _CUDNN.fullmatch(name)]
+    owned += _pinned_by_torch(scene)
     older = bool(built) and have < _numbers(built)
     return next((name for name, version in owned if older and release(version)[: len(have)] == have), None)
+
+
+def _pinned_by_torch(scene: Scene) -> list[tuple[str, str]]:
+    """The cuDNN wheel that the report's torch pins, which is there even if the report does not list it."""
+    build = scene.torch.build if scene.torch else None
+    named = map(Requirement, (line for line in (build.requires if build else None) or () if "-cudnn-" in line))
+    return [(one.name, pin.version) for one in named for pin in one.specifier if pin.operator == "=="]
 
 
 _BY_CONDA = re.compile(
@@ -59,6 +68,22 @@ def of_own_cudnn(scene: Scene, match: Match, package: str) -> Finding:
     return CAUSE.finding(
         "own-cudnn", Grounds.CONFIRMED if seen else Grounds.STATED, evidence, fixes, ("library-shadowed",), **names
     )
+
+
+#: The fixes for what it looks for by a name without a version.
+_BY_NAME = {"libnvrtc": "link-nvrtc"}
+
+
+def of_cudnn8(scene: Scene, match: Match) -> Finding:
+    """A part of cuDNN 8 that is not there, or one that lacks another library."""
+    if missing := match.groups.get("missing"):
+        library = missing.partition(".")[0]
+        wsl = library == "libcuda" and scene.platform.wsl
+        fix = CAUSE.fix("wsl-libcuda" if wsl else _BY_NAME.get(library, "link-library"), missing=missing)
+        explained = ("lock-incomplete", "library-shadowed", "no-driver")
+        return CAUSE.finding("infer-needs", Grounds.STATED, lines(match), [fix], explained, missing=missing)
+    consequences = ("lock-incomplete", "library-shadowed")
+    return CAUSE.finding("infer", Grounds.STATED, lines(match), for_cudnn8(scene), consequences)
 
 
 def for_cudnn8(scene: Scene) -> Iterator[Fix]:
