@@ -365,8 +365,7 @@ def _parts(name: str, release: str | None, asked: Asked) -> Iterator[GpuPart]:
     """Records of parts that a release lacks on Linux."""
     platform = f"linux-{asked.platform.arch if asked.platform and asked.platform.arch else 'x86_64'}"
     for part in asked.catalogue.gpu_parts if release else ():
-        applies = part.package == name and part.is_for(platform) and not part.source_build
-        if applies and SpecifierSet(part.versions, prereleases=True).contains(release or ""):
+        if part.is_for(platform) and not part.source_build and part.is_about(name, release or ""):
             yield part
 
 

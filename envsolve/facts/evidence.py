@@ -7,6 +7,7 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+from packaging.specifiers import SpecifierSet
 
 
 class Evidence(str, Enum):
@@ -234,6 +235,10 @@ class GpuPart(msgspec.Struct, frozen=True):
     def is_for(self, platform: str) -> bool:
         """Whether the record is about a platform, ``linux-aarch64``."""
         return self.system is None or f"{platform}-".startswith(f"{self.system}-")
+
+    def is_about(self, package: str, version: str) -> bool:
+        """Whether a release of a package needs it."""
+        return self.package == package and SpecifierSet(self.versions, prereleases=True).contains(version)
 
 
 # What the name or the directory of a wheel says that it was compiled for: torch, CUDA and the C++ ABI. The ways in

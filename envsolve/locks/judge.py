@@ -303,6 +303,7 @@ class _Case(msgspec.Struct, frozen=True):
             if not one.package.conda:
                 yield from self._required(one, versions, environment)
         yield from self._compiled(packages, versions)
+        yield from self._without_gpu(packages, versions)
         torch = next((one for one in taken if one.build.package == "torch"), None)
         for one in taken if torch else ():
             assert torch is not None
@@ -327,6 +328,20 @@ class _Case(msgspec.Struct, frozen=True):
                 source = self.catalogue.source_title(one.source)
                 # torch runs; what imports the package does not, and that is not known.
                 yield Finding("version-mismatch", "unknown", lines[one.package], text, (), source)
+
+    def _without_gpu(self, packages: Sequence[Locked], versions: Mapping[str, str | None]) -> Iterator[Finding]:
+        """Packages that run on the CPU although the machine has a GPU, unless something outside the lock helps them."""
+        for package in packages if self.machine.gpus else ():
+            name = canonicalize_name(package.name)
+            parts = [
+                p for p in self.catalogue.gpu_parts if not package.conda and p.is_about(name, package.version or "")
+            ]
+            parts = [p for p in parts if p.is_for(self.environment.system) and not (p.requested or p.source_build)]
+            if parts and not any(other in versions for part in parts for other in part.provided_by):
+                text = f"{name} {package.version} does not use the GPU: the lock lacks {parts[0].lacks}"
+                asked = (f"ask for {parts[0].ask}",) if parts[0].ask and len(parts) == 1 else ()
+                source = self.catalogue.source_title(parts[0].source)
+                yield Finding("gpu-unused", "unknown", package.line, text, asked, source)
 
     def _named(self, packages: Sequence[Locked], torch: _Taken) -> Iterator[Finding]:
         """Of wheels that the catalogue does not list, those whose names say another torch or CUDA than the lock's."""

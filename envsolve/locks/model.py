@@ -183,6 +183,7 @@ RULES = {
     "assumption": "The lock assumes another machine.",
     "build-does-not-run": "A locked build does not run on the machine.",
     "cpu-build": "A CPU build is locked for a machine with a GPU.",
+    "gpu-unused": "A locked package does not use the GPU of the machine.",
     "platform": "The lock is not for the system of the machine.",
     "platform-wheel": "The lock has no wheel for the machine's system or Python.",
     "python": "The machine has no Python that the lock allows.",

@@ -163,6 +163,9 @@ def other_file(path: PurePath, text: str = "") -> tuple[str, str] | None:
     installed = f"install it: envsolve install {path} --prefix DIR"
     if "\n@EXPLICIT" in f"\n{text}" or (path.name.startswith("conda-") and path.suffix == ".lock"):
         return "it is an explicit lock of conda packages, not a list of requirements", installed
+    if "\n# $ conda create --name <env> --file" in f"\n{text}":
+        what = "it is a list of conda packages, which `conda list --export` wrote"
+        return what, f"conda makes the environment: conda create --name NAME --file {path}; or {_OWN}"
     if path.suffix == ".toml" and path.name.startswith("pylock."):
         return "it is a lock, not a list of requirements", installed
     if tool := {"uv.lock": "uv", "poetry.lock": "Poetry"}.get(path.name):

@@ -310,8 +310,7 @@ def _parts(package: PlannedPackage, requested: Collection[str], catalogue: Catal
 
 
 def _gpu_parts(package: str, version: str, catalogue: Catalogue) -> Iterator[GpuPart]:
-    named = (part for part in catalogue.gpu_parts if part.package == package)
-    return (part for part in named if SpecifierSet(part.versions, prereleases=True).contains(version))
+    return (part for part in catalogue.gpu_parts if part.is_about(package, version))
 
 
 def _platform(platform: Platform) -> str:

@@ -151,6 +151,22 @@ def test_an_sdist_is_not_taken_for_the_wheel_of_a_release_page(index: Index, tmp
     assert [one.code for one in found.findings] == ["source-build"]
 
 
+@pytest.mark.parametrize(("beside", "codes"), [("", ["gpu-unused"]), ("nvidia-cudnn-cu11", [])])
+def test_a_package_that_does_not_use_the_gpu(index: Index, tmp_path: Path, beside: str, codes: list[str]) -> None:
+    path = lock(tmp_path, ONE, index)
+    edge = 'dependencies = [\n    { name = "torch" },\n'
+    text = path.read_text()
+    for name, version in filter(lambda pair: pair[0], (("tensorflow", "2.12.1"), (beside, "8.6.0.163"))):
+        text = text.replace(edge, edge + f'    {{ name = "{name}" }},\n')
+        wheel = f"https://files.test/{name.replace('-', '_')}-{version}-py3-none-any.whl"
+        text += f'\n[[package]]\nname = "{name}"\nversion = "{version}"\n'
+        text += f'source = {{ registry = "https://files.test/simple" }}\nwheels = [\n    {{ url = "{wheel}" }},\n]\n'
+    path.write_text(text)
+    found = answer(path, ADA)
+    assert [one.code for one in found.findings] == codes
+    assert found.status == ("unknown" if codes else "runs")
+
+
 def test_a_lock_that_is_not_for_the_system(index: Index, tmp_path: Path) -> None:
     text = ONE + "[tool.uv]\nenvironments = [\"sys_platform == 'linux' and platform_machine == 'x86_64'\"]\n"
     path = lock(tmp_path, text, index)

@@ -116,6 +116,13 @@ def test_long_lines_take_no_longer_than_their_length(text: str, needs: list[str]
             "an explicit lock of conda",
             "envsolve install list.txt",
         ),
+        (
+            "list.txt",
+            "# This file may be used to create an environment using:\n"
+            "# $ conda create --name <env> --file <this file>\n# platform: linux-64\nnumpy=1.21.2=py37h20f2e39_0\n",
+            "a list of conda packages",
+            "conda create --name NAME --file list.txt",
+        ),
         ("conda-linux-64.lock", "@EXPLICIT\n", "an explicit lock of conda", "envsolve install conda-linux-64.lock"),
         ("pylock.gpu.toml", "packages = []\n", "it is a lock", "envsolve install pylock.gpu.toml --prefix DIR"),
         ("uv.lock", "version = 1\n", "uv's lock", "uv export"),
