@@ -5,7 +5,7 @@ A claim is to something of which an environment has only one, so that its holder
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -89,7 +89,12 @@ def made_for(name: str, url: str, family: Family) -> Iterator[AnyNeed]:
         yield VariantNeed(family.variants_of(made.cuda_major))
 
 
-def settled(roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate], family: Family) -> Iterator[AnyNeed]:
+def settled(
+    roots: Sequence[AnyNeed],
+    chosen: Mapping[str, AnyCandidate],
+    family: Family,
+    edges: Iterable[tuple[str | None, AnyNeed]],
+) -> Iterator[AnyNeed]:
     """Claims that packages of a request have in all their versions, and that they stay on releases like those chosen.
 
     An old release, from before a package required what now clashes, avoids the clash, and nobody wants it.
@@ -98,6 +103,8 @@ def settled(roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate], family
     modules = {one.module for one in against}
     # What goes with every newer module clashes with an old one only, and an old release is what goes with that.
     bending = {one.package for one in against if all(s.operator[0] == ">" for s in SpecifierSet(one.module_versions))}
+    # An older transformers needs an older huggingface-hub: held at a new one, it would be years older than it must be.
+    bending |= {need.name for parent, need in edges if parent in bending and isinstance(need, PackageNeed)}
     for need in roots:
         # What was requested by URL has one version, and what the solver did not reach has none to hold on to.
         candidate = chosen.get(need.key)

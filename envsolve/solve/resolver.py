@@ -137,7 +137,8 @@ def _best(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found:
     if not clashes:
         return found
     clash = UnsolvableError(list(_clash_causes(provider, found, next(iter(clashes)))))
-    ways = [[*way, *settled(way, found.state.mapping, provider.family)] for way in ways]
+    edges = [(edge.parent, edge.need) for edge in _edges(found.state)]
+    ways = [[*way, *settled(way, found.state.mapping, provider.family, edges)] for way in ways]
     leading = _leading_to(provider, found, clashes)
     ways = [[*way, *inevitable(provider, way, leading)] for way in ways]
     try:

@@ -64,6 +64,20 @@ def test_what_was_compiled_against_numpy_1_gets_numpy_1(torch_world: World) -> N
     assert torch_world.plan("torch==2.2.2", "numpy>=2").status == "impossible"
 
 
+def test_what_an_older_transformers_requires_may_be_older_too(torch_world: World) -> None:
+    """Held at the hub of the newest transformers, an old torch got a transformers of years before."""
+    torch_world.build("torch", "2.5.0", "cu121", requires=["filelock"], code=OLD)
+    hubs = {"4.12.2": "huggingface-hub", "4.57.6": "huggingface-hub<1", "5.20.0": "huggingface-hub>=1"}
+    for version, hub in hubs.items():
+        torch_world.default.wheel("transformers", version, requires=[hub], upload_time="2025-01-01T00:00:00Z")
+    for version in ("0.36.2", "2.4.0"):
+        torch_world.default.wheel("huggingface-hub", version, upload_time="2025-01-01T00:00:00Z")
+    found = chosen(torch_world.plan("torch==2.5.0", "huggingface-hub", "transformers"))
+    assert (found["transformers"], found["huggingface-hub"]) == ("4.57.6", "0.36.2")
+    newest = chosen(torch_world.plan("torch", "huggingface-hub", "transformers"))
+    assert (newest["transformers"], newest["huggingface-hub"]) == ("5.20.0", "2.4.0")
+
+
 def test_any_package_that_was_compiled_against_numpy_1_gets_numpy_1(torch_world: World) -> None:
     """The metadata of OpenCV 4.8 accepts every NumPy, and its library fails to import beside NumPy 2."""
     for name, versions in (("numpy", ("1.26.4", "2.5.5")), ("opencv-python", ("4.8.1.78", "4.10.0.84"))):
