@@ -227,7 +227,7 @@ class _Script:
         call = statement.value if isinstance(statement, ast.Expr) else None
         if isinstance(call, ast.Call) and _called(call) == "setup":
             self.keywords = dict(self._arguments(call))
-        elif isinstance(statement, ast.If) and _is_main(statement.test):
+        elif isinstance(statement, ast.If | ast.With) and _holds_the_call(statement):
             for inner in statement.body:
                 self._follow(inner)
         elif isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
@@ -356,8 +356,11 @@ def _called(call: ast.Call) -> str:
     return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
 
 
-def _is_main(test: ast.expr) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))
+def _holds_the_call(statement: ast.If | ast.With) -> bool:
+    """Whether a block certainly runs, and calls ``setup``: that of the script itself, or one within a context."""
+    if isinstance(statement, ast.If):
+        return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))
+    return any(isinstance(node, ast.Call) and _called(node) == "setup" for node in ast.walk(statement))
 
 
 def _made_in(statement: ast.stmt) -> set[str]:

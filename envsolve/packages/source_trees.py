@@ -133,7 +133,8 @@ def is_inside(subdirectory: str | None) -> bool:
 # What a tree's own files say of it, without its build. Pure.
 
 # A build that imports torch must see the torch that it is for.
-_IMPORTS_TORCH = re.compile(r"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
+# An indented import only looks which torch is installed, unless it is of torch.utils, which makes extensions.
+_IMPORTS_TORCH = re.compile(r"^(?:import|from)\s+torch\b|\btorch\.utils\b", re.MULTILINE)
 
 
 def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Read:

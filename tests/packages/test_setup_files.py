@@ -46,6 +46,7 @@ def _read(**files: str) -> object:
         ("args = dict(install_requires=['a'])\nsetup(**args)", ("a",)),
         ("setup(install_requires='a\\n# no\\nb')", ("a", "b")),
         (CONDITIONAL, None),
+        ("with version():\n    setup(install_requires=['a'])", ("a",)),
         ("setup(**arguments())", None),
         ("setup(install_requires=open('requirements.txt').read().splitlines())", None),
         ("needs = ['a']\nfor one in more(): needs.append(one)\nsetup(install_requires=needs)", None),

@@ -89,6 +89,7 @@ def test_a_project_table_is_exact() -> None:
         ({"setup_py": "import torch\nsetup(**more())"}, False, True, ""),
         ({"setup_py": "setup(install_requires=['torch'])"}, False, False, ""),
         ({"setup_py": "try:\n    from torch.utils.cpp_extension import CUDAExtension\nexcept: 0"}, False, True, ""),
+        ({"setup_py": "try:\n    import torch\nexcept: 0\nsetup(install_requires=['a'])"}, False, False, ""),
         ({"pyproject_toml": '[project]\nname = "x"\ndynamic = ["version"]'}, True, False, ""),
         ({"pyproject_toml": '[project]\nname = "x"\nversion = "1"\ndynamic = ["dependencies"]'}, False, False, "1"),
         ({"pyproject_toml": "[project]\nname = 3"}, False, False, ""),
