@@ -94,7 +94,7 @@ def concluded(scene: Scene, answers: Sequence[Finding | RuledOut], project: Proj
 
 
 def in_order(findings: Sequence[Finding], scene: Scene) -> list[Finding]:
-    """By grounds, then in the order of the signatures that propose them; consequences come after their cause."""
+    """Sort diagnoses by their grounds, then by the order of their signatures; a consequence comes after its cause."""
     proposed = {cause: n for n, match in reversed(list(enumerate(scene.matches))) for cause in match.signature.causes}
     ordered = sorted(
         findings, key=lambda f: (f.beside_torch, f.grounds.rank, proposed.get(f.cause, len(scene.matches)))

@@ -126,7 +126,7 @@ class Catalogue:
 
     @cached_property
     def pythons(self) -> tuple[str, ...]:
-        """Every Python that facts are known for, ``3.12``: the one that most packages support first.
+        """Every Python with known facts, ``3.12``; the one that most packages support comes first.
 
         Of equals the older one comes first, since more of the packages that the catalogue does not list support it.
         """

@@ -190,7 +190,7 @@ def _kind(machine: Machine) -> Hashable:
 
 
 def _shared(machine: Machine, names: Sequence[str], machines: Mapping[str, Machine]) -> Machine:
-    """One machine of a class, with only the Pythons that all of them have."""
+    """Return one machine of a class, with only the Pythons that all its machines have."""
     common = set.intersection(*({_minor(one.version) for one in machines[name].pythons or ()} for name in names))
     return replace(
         machine,

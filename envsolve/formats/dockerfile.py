@@ -304,7 +304,7 @@ def _check(made: Recipe) -> Iterator[str]:
 
 def _final(made: Recipe) -> Iterator[str]:
     yield "FROM base"
-    yield "# From the stage that checks, so that an environment that fails there becomes no image."
+    yield "# Copied from the stage that checks, so that no image is made if a check fails."
     yield f"COPY --from=check {PREFIX} {PREFIX}"
     yield from _settings(made)
 

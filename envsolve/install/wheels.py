@@ -162,7 +162,7 @@ def _refuse_replaced(made: Mapping[Path, os.stat_result | None], environment: Pa
     for path in interpreters.replaced(made):
         owner = next((dist.name for dist in record.installed(environment) if _brings(dist, path)), "a package")
         raise InstallError(
-            f"{owner} brings {path.relative_to(environment)}, which belongs to the environment itself",
+            f"{owner} contains {path.relative_to(environment)}, which belongs to the environment itself",
             hint="leave the package out; its project must not ship that file",
         )
 

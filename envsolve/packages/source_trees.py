@@ -111,7 +111,7 @@ def read_address(url: str) -> Tree:
     path, _, revision = parts.path.rpartition("@") if "@" in parts.path else (parts.path, "", "")
     repository = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
     if parts.scheme not in _SCHEMES or revision.startswith("-"):
-        return Tree(unread="git has no such URLs")
+        return Tree(unread="git does not support this kind of URL")
     return Tree(repository=repository, revision=revision or None, subdirectory=subdirectory)
 
 

@@ -66,7 +66,7 @@ def make_conda_plan(
     channels: Channels,
     names: Sequence[str],
 ) -> Plan:
-    """Plan a conda environment that is good on every one of the machines.
+    """Plan a conda environment that works on each of the machines.
 
     Args:
         asked: Match specs and constraints.

@@ -118,7 +118,7 @@ def provided_by_conda(plan: Plan, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _closure(roots: Sequence[str], wheels: Plan, provided: Mapping[str, str]) -> tuple[set[str], set[str]]:
-    """Packages that pip has to install for roots, and those from conda that it reaches and does not go beyond."""
+    """Packages that pip has to install for roots, and the conda packages at which their requirements end."""
     requires = {package.name: package.requires for package in wheels.packages}
     own: set[str] = set()
     met: set[str] = set()

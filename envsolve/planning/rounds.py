@@ -256,7 +256,7 @@ def _unsaid(one: Compiled, found: Resolved) -> Iterator[Need]:
 
 
 def with_ready_wheels(found: Resolved, resolve: Resolve) -> Resolved:
-    """The same with wheels off the indexes instead of compiled packages, if they exist for the very torch."""
+    """Use wheels from outside the indexes instead of compiling packages, if they exist for exactly this torch."""
     torch = found.torch
     if torch is None:
         return found

@@ -120,7 +120,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         return replace(self, gone=self.gone | {filename})
 
     def owns(self, package: str) -> bool:
-        """Whether a package's builds are chosen from the catalogue, never from an index that merely lists the name."""
+        """Whether a package's builds come only from the catalogue, and not from an index that lists the same name."""
         return package in self.catalogue.family and bool(self.catalogue.builds(package))
 
     def undeclared(self, package: str, version: Version) -> tuple[str, ...]:

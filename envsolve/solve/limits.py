@@ -196,8 +196,8 @@ class Binding(msgspec.Struct, frozen=True):
 class Fleet:
     """The torch builds that each of several machines could have by itself, judged once, and those that parts share.
 
-    It covers only the torch family: what it calls impossible is, what it calls possible the rest of an environment
-    may still forbid.
+    It covers only the torch family. What it calls impossible is impossible; what it calls possible may still conflict
+    with the rest of an environment.
 
     Args:
         family: The torch family on the machines, in their order.
@@ -229,7 +229,7 @@ class Fleet:
         return sum(list(self._alone[place]).index(best.identity) for place in part) if best else 0
 
     def bindings(self, better: Callable[[Option], bool]) -> Iterator[Binding]:
-        """Machines without which the others share something better: one by one or, if no single one binds, a kind.
+        """Machines that keep the others from a better torch: each by itself or, failing that, a kind.
 
         Args:
             better: Whether a torch is better than what all of them share.

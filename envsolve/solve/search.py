@@ -194,7 +194,7 @@ class Search(Resolution[AnyNeed, AnyCandidate, str]):
 
 
 def _reached(criteria: Mapping[str, _Criterion], parents: Collection[str], last: str) -> set[str]:
-    """The packages that the request, or the one settled last, leads to other than by way of some packages."""
+    """The packages that the request, or the package settled last, reaches without passing through some packages."""
     brought: dict[str | None, list[str]] = {}
     for key, criterion in criteria.items():
         for _, parent in criterion.information:

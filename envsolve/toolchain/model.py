@@ -145,7 +145,7 @@ def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[C
         if package.kind == "sdist" and package.name not in named and not pure:
             version = "" if package.version == str(UNREAD) else f" {package.version}"
             text = f"{package.name}{version} is built from source"
-            yield PlanWarning("source-build", text, "a compiler must be there, and for CUDA code an nvcc")
+            yield PlanWarning("source-build", text, "building it requires a compiler, and nvcc for CUDA code")
 
 
 def is_unread(package: PlannedPackage, catalogue: Catalogue) -> bool:

@@ -238,7 +238,7 @@ def _code(check: Check, expected: Expected) -> Wanted | None:
 
 
 def _cuda(check: Check, expected: Expected) -> Wanted | None:
-    """The driver knows the plan's CUDA in full, if the plan requires that."""
+    """The driver must support the CUDA of the plan in full, if the plan requires that."""
     match = _VARIANT.fullmatch(expected.cuda or "")
     if not match or expected.driver is None or expected.driver.mode != "full":
         return None

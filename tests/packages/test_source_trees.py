@@ -46,8 +46,8 @@ def test_addresses(url: str, tree: Tree) -> None:
     ("url", "says"),
     [
         ("hg+https://h/r", "only git repositories are read, not hg"),
-        ("git+ext::sh -c true", "git has no such URLs"),
-        ("git+https://h/r@--upload-pack=x", "git has no such URLs"),
+        ("git+ext::sh -c true", "git does not support this kind of URL"),
+        ("git+https://h/r@--upload-pack=x", "git does not support this kind of URL"),
         ("git+https://h/r#subdirectory=../x", "is not in it"),
         ("git+https://[h/r", "it is not a valid URL"),
     ],
@@ -160,7 +160,7 @@ def test_what_cannot_be_reached_is_told() -> None:
             "git+https://me:s3cret@h/r#subdirectory=../x",
             r"git\+https://\*{4}@h/r.* is not the URL .*: its subdirectory",
         ),
-        ("git+https://h/r@--upload-pack=x", "git has no such URLs"),
+        ("git+https://h/r@--upload-pack=x", "git does not support this kind of URL"),
         ("file:///nowhere/r", "there is no directory /nowhere/r to build x from"),
     ],
 )

@@ -47,7 +47,7 @@ KERNEL = """
     @check({name!r}, runs_on="gpu", order=2, needs=("torch",))
     def multiply(ordinal):
         {body}
-        return {{"detail": "all values are the CPU's"}}
+        return {{"detail": "all values equal the CPU's"}}
 """
 
 

@@ -37,7 +37,7 @@ class Cause:
 
     @cached_property
     def file(self) -> CauseFile:
-        """Its data."""
+        """Return the data of the cause from its file."""
         return causes().files[self.code]
 
     def first(self, scene: Scene, *roles: str) -> Match | None:

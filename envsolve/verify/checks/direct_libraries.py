@@ -178,7 +178,7 @@ def registered(library):
                 os.close(file)
             if number == len(ways) - 1:
                 raise
-    raise AssertionError("one of the ways returned or raised")
+    raise AssertionError("a call returned an error or raised")
 
 
 @check("lib-cufile", runs_on="gpu", order=59, needs=("torch",), variables=("LD_LIBRARY_PATH", "CUFILE_ENV_PATH_JSON"))

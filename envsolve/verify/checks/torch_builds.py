@@ -82,7 +82,7 @@ def compiled_function(ordinal):
     if not kernels:
         raise RuntimeError("torch.compile ran the function without compiling it")
     return {
-        "detail": "{} kernel(s) compiled: all {} values are the CPU's".format(kernels, COUNT),
+        "detail": "{} kernel(s) compiled: all {} values equal the CPU's".format(kernels, COUNT),
         "seen": ptxas_seen(ran),
     }
 

@@ -126,7 +126,7 @@ def elementwise(ordinal):
         expect_equal(torch.where(left > right, left, right), torch.max(x, y).double(), "where in {}".format(dtype))
     torch.cuda.synchronize(device)
     names = ", ".join(str(dtype).split(".")[-1] for dtype in types)
-    return {"detail": "product, sort, sum and where in {}: all values are the CPU's".format(names)}
+    return {"detail": "product, sort, sum and where in {}: all values equal the CPU's".format(names)}
 
 
 @check("torch-matmul", runs_on="gpu", order=40, needs=("torch",), quick=True)
@@ -152,7 +152,7 @@ def matmul(ordinal):
         expect_equal(eight_bit(torch, left.to(device), right.to(device)), expected, "product in float8_e4m3fn")
         names.append("float8_e4m3fn")
     torch.cuda.synchronize(device)
-    return {"detail": "{0} x {0} in {1}: all values are the CPU's".format(SIZE, ", ".join(names))}
+    return {"detail": "{0} x {0} in {1}: all values equal the CPU's".format(SIZE, ", ".join(names))}
 
 
 def eight_bit(torch, left, right):
@@ -184,7 +184,7 @@ def convolution(ordinal):
         expect_equal(found.round(), expected, "convolution in {}".format(dtype))
     torch.cuda.synchronize(device)
     version = torch.backends.cudnn.version()
-    return {"detail": "cuDNN {}: float32 and float16, all {} values are the CPU's".format(version, expected.numel())}
+    return {"detail": "cuDNN {}: float32 and float16, all {} values equal the CPU's".format(version, expected.numel())}
 
 
 @check("torch-attention", runs_on="gpu", order=44, needs=("torch",))

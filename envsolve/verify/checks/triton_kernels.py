@@ -49,7 +49,7 @@ def kernel(ordinal):
     if wrong:
         raise ArithmeticError("{} of {} values differ from the CPU's".format(wrong, COUNT))
     return {
-        "detail": "Triton {}: all {} values are the CPU's".format(triton.__version__, COUNT),
+        "detail": "Triton {}: all {} values equal the CPU's".format(triton.__version__, COUNT),
         "seen": ptxas_seen(ran),
     }
 
@@ -94,7 +94,7 @@ def dot(ordinal):
         expect_equal(out, expected, "tl.dot in {}".format(dtype))
     names = ", ".join(str(dtype).split(".")[-1] for dtype in types)
     return {
-        "detail": "Triton {}: {}, all values are the CPU's".format(triton.__version__, names),
+        "detail": "Triton {}: {}, all values equal the CPU's".format(triton.__version__, names),
         "seen": ptxas_seen(ran),
     }
 
