@@ -96,6 +96,8 @@ def settings() -> dict[str, Setting]:
     for name, kind in SETTINGS_OF_PLANS.items():
         variable = f"ENVSOLVE_{name.upper().replace('-', '_')}"
         if text := os.environ.get(variable, "").strip():
+            if not all(map(str.isprintable, text.split() if kind is list else [text])):
+                raise UsageError(f"{variable} has a line break or another control character", hint="set it anew")
             found[name] = Setting(_from_text(variable, text, kind), variable)
     for path, table in _files():
         for name, value in table.items():

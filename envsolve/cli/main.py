@@ -142,6 +142,10 @@ def _end(message: str, hint: str | None, code: int, as_json: bool) -> int:
     from envsolve.cli.output import SETTINGS, deliver
     from envsolve.system.limits import printable
 
+    if "@" in message:  # of a URL in the place of another setting, too
+        from envsolve.packages.urls import without_logins
+
+        message = without_logins(message)
     print(printable(f"envsolve: {message}"), file=sys.stderr)
     if hint:
         print(printable(f"  what to do: {hint}"), file=sys.stderr)

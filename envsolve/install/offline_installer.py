@@ -14,12 +14,65 @@ import subprocess
 import sys
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # Windows, where two installs at once are not told apart
+    fcntl = None
+
 HERE = Path(__file__).resolve().parent
 
 
 def stop(message):
     """End with a message."""
     sys.exit("install.py: " + message)
+
+
+def shown(text):
+    """Return a text without what would command a terminal."""
+    return "".join(one if one.isprintable() else "?" for one in str(text))
+
+
+def read_bundle():
+    """Return the description of the bundle."""
+    try:
+        bundle = json.loads((HERE / "bundle.json").read_text(encoding="utf-8"))
+        listed = {file["filename"] for file in bundle["files"]}
+        known = {"python", "platforms", "compile", "environment", "missing"} <= bundle.keys()
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        known = False
+    if not known:
+        stop("{} was damaged while it was copied: copy it again".format(HERE / "bundle.json"))
+    # What is compiled is found by its name, and so would be a file that somebody put there.
+    for path in (HERE / "wheels").iterdir():
+        if path.name not in listed or path.is_symlink():
+            stop("{} is no file of the bundle: remove it".format(shown(path)))
+    return bundle
+
+
+def take(prefix):
+    """Take the directory for this install alone; what an interrupted one left there is removed."""
+    mark = prefix / ".unfinished"
+    try:
+        prefix.mkdir(parents=True, exist_ok=True)
+        # Of two that find nothing one makes the mark; of a finished environment it is gone.
+        fresh = 0 if mark.exists() else os.O_CREAT | os.O_EXCL
+        if fresh and any(prefix.iterdir()):
+            stop("{} already exists: name another directory, or remove it".format(prefix))
+        held = os.open(str(mark), os.O_RDWR | fresh | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        if fcntl:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, FileExistsError, FileNotFoundError):
+        stop("another install works in {}".format(prefix))
+    except OSError as error:
+        stop("cannot write {}: {}".format(prefix, error.strerror))
+    if not os.fstat(held).st_nlink:
+        stop("{} already exists: name another directory, or remove it".format(prefix))
+    for path in prefix.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(str(path))
+        elif path != mark:
+            path.unlink()
+    return mark
 
 
 def digest(path):
@@ -53,11 +106,10 @@ def main(words):
     if words[:1] in (["-h"], ["--help"]) or len(words) > 1:
         stop("usage: python install.py [DIRECTORY] (default: .venv)")
     prefix = Path(words[0] if words else ".venv").absolute()
-    if prefix.exists() and any(prefix.iterdir()):
-        stop("{} already exists: name another directory, or remove it".format(prefix))
-    bundle = json.loads((HERE / "bundle.json").read_text(encoding="utf-8"))
+    bundle = read_bundle()
     print("checking {} files".format(len(bundle["files"])), flush=True)
     check(bundle)
+    mark = take(prefix)
     print("making {}".format(prefix), flush=True)
     try:
         subprocess.check_call([sys.executable, "-m", "venv", str(prefix)])
@@ -77,15 +129,16 @@ def main(words):
         stop("pip failed, see above; {} was removed".format(prefix))
     clean["PATH"] = os.pathsep.join([str(scripts), clean.get("PATH", "")])
     for command in bundle["compile"]:
-        print("compiling: " + command, flush=True)
+        print("compiling: " + shown(command), flush=True)
     if bundle["compile"] and subprocess.call(["bash", "-ec", "\n".join(bundle["compile"])], env=clean, cwd=str(HERE)):
         stop("compiling failed, see above")
     purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = subprocess.check_output([str(python), "-c", purelib], universal_newlines=True).strip()
     for name, value in sorted(bundle["environment"].items()):
-        print("set where it runs: {}={}".format(name, value.replace("{site_packages}", packages)))
+        print("set where it runs: {}={}".format(shown(name), shown(value.replace("{site_packages}", packages))))
     for line in bundle["missing"]:
-        print("note: " + line)
+        print("note: " + shown(line))
+    mark.unlink()
     print("ready: {}".format(python))
 
 

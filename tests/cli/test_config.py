@@ -164,3 +164,27 @@ def test_a_verbose_version_says_what_a_report_needs(capsys: pytest.CaptureFixtur
     assert "Python 3." in shown
     assert "catalogue of 20" in shown
     assert "packaging " in shown
+
+
+@pytest.mark.parametrize("name", ["CUDA", "INDEX_URL", "OFFLINE", "FIND_LINKS"])
+def test_a_variable_with_control_characters_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"ENVSOLVE_{name}", "\x1b[31mx")
+    with pytest.raises(UsageError, match=f"ENVSOLVE_{name} has a line break or another control character"):
+        settings()
+
+
+def test_a_list_may_have_several_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENVSOLVE_FIND_LINKS", "/a\n/b")
+    assert settings()["find-links"].value == ["/a", "/b"]
+
+
+@pytest.mark.parametrize("name", ["OFFLINE", "CUDA", "MANAGER", "INDEX_STRATEGY"])
+def test_a_password_in_the_wrong_variable_is_in_no_message(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(f"ENVSOLVE_{name}", "https://bob:s3cret@i.example/simple")
+    with pytest.raises(SystemExit) as left:
+        run(["plan", "torch", "--gpu", "H100", "--offline"])
+    said = capsys.readouterr()
+    assert left.value.code == 2
+    assert "i.example" in said.err and "s3cret" not in said.err + said.out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -87,6 +88,51 @@ def test_the_installer_refuses_what_cannot_work(
     command = [sys.executable, str(tmp_path / "made" / "install.py"), str(tmp_path / "env")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and message in done.stderr
+    assert not (tmp_path / "env").exists()
+
+
+def offline(made: Path, prefix: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, str(made / "install.py"), str(prefix)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_an_install_of_a_bundle_that_was_killed_is_begun_again(plan: Plan, tmp_path: Path) -> None:
+    bundled(plan, tmp_path / "made")
+    killed = offline(tmp_path / "made", tmp_path / "env")
+    while not (tmp_path / "env" / "pyvenv.cfg").exists():
+        assert killed.poll() is None
+    killed.kill()
+    killed.communicate()
+    assert (tmp_path / "env" / ".unfinished").exists()
+    again = offline(tmp_path / "made", tmp_path / "env")
+    assert "ready:" in again.communicate()[0]
+    assert not (tmp_path / "env" / ".unfinished").exists()
+    assert len([*tmp_path.glob("env/lib/*/site-packages/es_*.dist-info")]) == 3
+
+
+def test_of_two_installs_of_a_bundle_at_once_one_is_refused(plan: Plan, tmp_path: Path) -> None:
+    bundled(plan, tmp_path / "made")
+    both = [offline(tmp_path / "made", tmp_path / "env") for _ in range(2)]
+    said = [one.communicate() for one in both]
+    assert sorted(one.returncode for one in both) == [0, 1], said
+    assert any(re.search("another install works in|already exists", err) for _, err in said)
+    assert len([*tmp_path.glob("env/lib/*/site-packages/es_*.dist-info")]) == 3
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "[1]", '{"files": [1]}', "\0"])
+def test_a_damaged_description_of_a_bundle_is_refused(plan: Plan, tmp_path: Path, damage: str) -> None:
+    bundled(plan, tmp_path / "made")
+    (tmp_path / "made" / "bundle.json").write_text(damage)
+    refused = offline(tmp_path / "made", tmp_path / "env").communicate()[1]
+    assert refused.startswith("install.py: ") and "copy it again" in refused
+    assert not (tmp_path / "env").exists()
+
+
+def test_a_wheel_that_somebody_added_to_a_bundle_is_refused(plan: Plan, tmp_path: Path) -> None:
+    bundled(plan, tmp_path / "made")
+    (tmp_path / "made" / "wheels" / "es_two-9.0-py3-none-any.whl").write_bytes(b"")
+    refused = offline(tmp_path / "made", tmp_path / "env").communicate()[1]
+    assert "es_two-9.0-py3-none-any.whl is no file of the bundle" in refused
     assert not (tmp_path / "env").exists()
 
 
