@@ -234,7 +234,10 @@ def _from_pep508(text: str, origin: str) -> Requirement:
     except InvalidRequirement as error:
         what = f"{text[:200]!r} is not a requirement: {str(error).splitlines()[0]}"
         raise wrong(origin, what, _spelling(text)) from None
-    if requirement.name.lower().endswith((".txt", ".in", ".yml", ".yaml", ".json")) and requirement.url is None:
+    # Nobody pins a file, and ruamel.yaml is a package: of that ending, only a file that is there is meant as one.
+    is_file_name = requirement.name.lower().endswith((".txt", ".in", ".yml", ".json"))
+    is_file_name = is_file_name or (requirement.name.lower().endswith(".yaml") and is_file(Path(text)))
+    if text == requirement.name and is_file_name:
         hint = "name packages, or a file of them with -r FILE" if text.endswith(".json") else f"write -r {text}"
         raise wrong(origin, f"{text!r} is the name of a file, not of a package", hint)
     if requirement.url is not None and (short := _SCP.fullmatch(requirement.url)):

@@ -113,6 +113,15 @@ def test_bad_arguments(argument: str, message: str, hint: str | None, in_folder:
     assert hint is None or hint in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize("text", ["ruamel.yaml==0.18.6", "ruamel.yaml>=0.15", "ruamel.yaml", "some.json==1"])
+def test_a_package_may_be_named_like_a_file(text: str, in_folder: Path) -> None:
+    assert [str(need.requirement) for need in read_requirements([text]).needs] == [text]
+    if "=" not in text:
+        (in_folder / text).write_text("dependencies: []")
+        with pytest.raises(UsageError, match="is the name of a file"):
+            read_requirements([text])
+
+
 def test_file_lines_and_origins() -> None:
     asked = from_text(
         "# the model\n"
