@@ -227,11 +227,16 @@ def resolved(link: str, base: str) -> str | None:
     return place
 
 
+_BRACKETED = re.compile(r"(^|@)\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[^]]+)?|v[0-9A-Fa-f]+\.[^]]+)\](:\d*)?$")
+"""An IPv6 address, or the form that a later version of it may get (RFC 3986)."""
+
+
 def safe_join(base: str, link: str) -> str | None:
     """A link's URL relative to a base; None if it cannot be read."""
     try:
         joined = urljoin(base, link)
-        urlsplit(joined)
+        host = urlsplit(joined).netloc
     except ValueError:
         return None
-    return joined
+    # Before 3.11.4, Python takes anything in brackets for a host, an empty one as well.
+    return joined if "[" not in host or _BRACKETED.search(host) else None

@@ -62,7 +62,7 @@ def test_zip_in_an_unknown_compression_is_refused() -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("bomb-1.0.dist-info/METADATA", "Name: bomb\nVersion: 1.0\n")
-    with pytest.raises(UsageError, match="compressed in a way"):
+    with pytest.raises(UsageError, match="compressed by a method"):
         measure(out, "bomb.whl")
 
 
