@@ -19,6 +19,31 @@ _PIP_CONFLICT = """The conflict is caused by:
 ERROR: ResolutionImpossible"""
 #: The report, the cause that comes first, and what one of its fixes says or runs.
 KINDS = {
+    "an index whose listed versions are those of an old Python": (
+        "pip install torch==2.6.0 --index-url https://download.pytorch.org/whl/test/cu124\nERROR: Could not find a"
+        " version that satisfies the requirement torch==2.6.0 (from versions: 2.4.0+cu124, 2.4.1+cu124)",
+        "python-caps-build",
+        r"'torch==2\.6\.0' --index https://download\.pytorch\.org/whl/cu124",
+    ),
+    "an index whose listed versions are those of a new Python": (
+        "ERROR: Could not find a version that satisfies the requirement torch==2.8.0+cu128"
+        " (from versions: 2.9.0+cu128)",
+        "python-caps-build",
+        r"uv venv --python 3\.13 .*torch==2\.8\.0\+cu128' --index",
+    ),
+    "a build that the default index lacks": (
+        "ERROR: Could not find a version that satisfies the requirement torch==2.8.0+cu128"
+        " (from versions: 2.7.1, 2.8.0)",
+        "index-confusion",
+        r"^Ask only the index of cu128",
+    ),
+    "a difference of CUDA that DeepSpeed accepts": (
+        "[BUG] Installed CUDA version 12.4 does not match the version torch was compiled with 12.1\n"
+        "Installed CUDA version 12.4 does not match the version torch was compiled with 12.1 but since the APIs are"
+        " compatible, accepting this combination\nfatal error: Python.h: No such file or directory",
+        "python-headers-missing",
+        "python3.*-dev",
+    ),
     "an extension with a wheel for this torch": (
         "torch 2.6.0+cu124, Python 3.11\nModuleNotFoundError: No module named 'flash_attn'",
         "dependency-missing",

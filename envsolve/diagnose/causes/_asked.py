@@ -16,14 +16,16 @@ from envsolve.binaries.names import is_toolkit_package
 from envsolve.diagnose.fixes import pair_with, with_another_python
 from envsolve.diagnose.model import Fix
 from envsolve.diagnose.scene import Scene
-from envsolve.diagnose.signatures import Match
+from envsolve.diagnose.signatures import Match, search_near
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import nearest_variants, variants
 from envsolve.machine.model import Platform
 from envsolve.rules.platform import libc_needed, libc_of, libc_serves, python_fits, same_system
 
 #: An index given in place of the default one, which has torch and a few more packages.
-_TORCH_INDEX = re.compile(r"--(?:default-)?index(?:-url)?[= ](?:[\w-]+=)?(?P<url>https?://\S{1,100}/whl/\w+)")
+_TORCH_INDEX = re.compile(
+    r"--(?:default-)?index(?:-url)?[= ](?:[\w-]+=)?(?P<url>https?://\S{1,100}?/whl/(?:test/|nightly/)?[a-z\d.]*[a-z\d])"
+)
 
 Why = Literal[
     "python-range", "pinned", "torch-index", "unknown", "libc", "never", "platform", "python", "another-index"
@@ -46,6 +48,7 @@ class Asked:
         torch_index: The URL of an index for torch only that was given in place of the default one.
         no_variant: The variant of that index, if torch was never published for it.
         of_torch: Whether torch requires it, and not the user.
+        python: The Python that looked: the report's, else what the versions that the installer lists say of it.
     """
 
     match: Match
@@ -61,6 +64,7 @@ class Asked:
     about_torch: bool
     no_variant: str | None
     of_torch: bool
+    python: str | None
 
     @property
     def words(self) -> str:
@@ -115,7 +119,8 @@ def asked_for(scene: Scene) -> Asked | None:
     known = scene.catalogue.builds(name)
     meant = tuple(build for build in known if _answers(build, wanted))
     here = tuple(build for build in meant if same_system(build.made_for, scene.platform))
-    fitting = tuple(build for build in here if scene.python is None or python_fits(build.pythons, scene.python).ok)
+    python = scene.python or _python_of_listed(scene, known, here)
+    fitting = tuple(build for build in here if python is None or python_fits(build.pythons, python).ok)
     index = _TORCH_INDEX.search(scene.report.text)
     return Asked(
         match,
@@ -131,7 +136,30 @@ def asked_for(scene: Scene) -> Asked | None:
         scene.mentions("torch"),
         _unpublished(index["url"], scene, name, known) if index else None,
         name != "torch" and scene.mentions("(from torch)", "(from torch="),
+        python,
     )
+
+
+_LISTED = re.compile(r"\(from versions: (?P<versions>\d[^()\n]{1,4000})\)")
+_WITH_VARIANT = re.compile(r"(\d[\w.]*)\+(\w+)")
+
+
+def _python_of_listed(scene: Scene, known: Sequence[Build], wanted: Sequence[Build]) -> str | None:
+    """The Python of an installer that lists builds of an index and not the one of that index that was requested.
+
+    It is one for which everything is published that is listed, and nothing that was requested.
+    """
+    match = search_near(scene.report.text, _LISTED, "(from versions: ")
+    listed = set(_WITH_VARIANT.findall(match["versions"])) if match else set()
+    there = [build for build in wanted if build.variant in {variant for _, variant in listed}]
+    if not there:
+        return None
+    pythons = sorted({python_of(tag) for build in known for tag in build.pythons if tag.startswith("cp")}, key=Version)
+    for python in reversed(pythons):
+        serves = {(build.version, build.variant) for build in known if python_fits(build.pythons, python).ok}
+        if listed <= serves and not any(python_fits(build.pythons, python).ok for build in there):
+            return python
+    return None
 
 
 def _unpublished(url: str, scene: Scene, name: str, known: Sequence[Build]) -> str | None:

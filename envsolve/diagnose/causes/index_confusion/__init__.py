@@ -50,15 +50,26 @@ def _looked_up(scene: Scene) -> Iterator[Finding]:
         fixes_ = _with_default(scene, asked) if by_pip else _bind(scene)
         yield _confused("only-index" if by_pip else "taken", Grounds.STATED, evidence, fixes_, **values)
     elif asked.why == "another-index":
-        indexes = sorted({build.index for build in asked.fitting})
-        where = " and ".join("PyPI" if index == "default" else "PyTorch's own index" for index in indexes)
-        found = nearest(scene, asked.name, asked.wanted)
-        if "+" in asked.wanted:
-            # Exactly this build exists: another variant is no fix.
-            found = found[-1:]
-        fixes = (*found, *_bind(scene)) if asked.match.signature.id == "pip-none" and found else (*_bind(scene), *found)
-        grounds = Grounds.STATED if "+" in asked.wanted else Grounds.SUGGESTED
-        yield _confused("elsewhere", grounds, evidence, fixes, asked=asked.words, where=where)
+        yield _elsewhere(scene, asked)
+
+
+def _elsewhere(scene: Scene, asked: Asked) -> Finding:
+    evidence = lines(asked.match)
+    indexes = sorted({build.index for build in asked.fitting})
+    where = " and ".join("PyPI" if index == "default" else "PyTorch's own index" for index in indexes)
+    found = nearest(scene, asked.name, asked.wanted)
+    if "+" in asked.wanted:
+        # Exactly this build exists: another variant is no fix.
+        found = found[-1:]
+    pip_first = bool(asked.match.signature.id == "pip-none" and found)
+    if pip_first and "+" in asked.wanted and not scene.gpus:
+        # Nothing speaks against the very build that was requested.
+        only, *rest = _bind(scene)
+        fixes = (only, *found, *rest)
+    else:
+        fixes = (*found, *_bind(scene)) if pip_first else (*_bind(scene), *found)
+    grounds = Grounds.STATED if "+" in asked.wanted else Grounds.SUGGESTED
+    return _confused("elsewhere", grounds, evidence, fixes, asked=asked.words, where=where)
 
 
 def _with_default(scene: Scene, asked: Asked) -> Iterator[Fix]:

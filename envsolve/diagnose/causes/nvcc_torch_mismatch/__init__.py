@@ -23,7 +23,11 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if match := CAUSE.first(scene, "requested"):
         yield from _requested(scene, match)
     match = CAUSE.first(scene)
-    if match is None:
+    if match is None or (
+        match.signature.id == "nvcc-torch-deepspeed"
+        and scene.mentions("accepting this combination")
+        and not scene.mentions("unable to compile")
+    ):
         return
     torch = match.groups["torch"]
     evidence = (*lines(match), *torch_evidence(scene), *scene.gpu_evidence)

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve.diagnose.causes._asked import Asked, another_python, looked_up, nearest, python_for, python_of
-from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
+from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, pytorch_index, torch_evidence
 from envsolve.diagnose.causes.mixed_flavours.linker import published_wheel
 from envsolve.diagnose.causes.no_kernel_for_gpu import failure, lacking
 from envsolve.diagnose.fixes import conda_remedies, led_by, replacements, with_another_python
@@ -83,14 +83,8 @@ def _looked_up(scene: Scene, asked: Asked) -> Iterator[Finding]:
         matches = [asked.match, *scene.found("pip-ignored")[:1]]
         yield _out_of_range(scene, matches, range_, [python_for(scene, range_)], ("no-such-build",))
     elif asked.why == "python":
-        other = () if scene.other_vendor else nearest(scene, asked.name, "")
-        fixes = (*other, another_python(pythons[-1]))
-        if asked.wanted and "+" not in asked.wanted and not scene.torch:
-            # Nothing is installed yet, and a project that pins a version expects that one.
-            place = another_python(pythons[-1])
-            command = f"{place.command} .venv-{pythons[-1]} && VIRTUAL_ENV=.venv-{pythons[-1]} uv pip install"
-            fixes = (Fix(place.text, f"{command} '{asked.words}'"), *other)
-        yield _published(Grounds.CONFIRMED, evidence, fixes, asked.words, scene.python, pythons)
+        grounds = Grounds.CONFIRMED if scene.python else Grounds.STATED
+        yield _published(grounds, evidence, _places(scene, asked), asked.words, asked.python, pythons)
     elif asked.why == "another-index" and scene.python is None:
         # Which Python it is decides first, and the report does not say.
         fixes = nearest(scene, asked.name, asked.wanted)
@@ -98,6 +92,20 @@ def _looked_up(scene: Scene, asked: Asked) -> Iterator[Finding]:
             # Exactly this build exists: another variant is no fix.
             fixes = fixes[-1:]
         yield _published(Grounds.SUGGESTED, evidence, fixes, asked.words, "(not known)", pythons, ())
+
+
+def _places(scene: Scene, asked: Asked) -> tuple[Fix, ...]:
+    pythons = asked.pythons
+    other = () if scene.other_vendor else nearest(scene, asked.name, "")
+    fixes = (*other, another_python(pythons[-1]))
+    if asked.wanted and (scene.python is None or (not scene.torch and "+" not in asked.wanted)):
+        # Nothing is installed yet, and a project that pins a version expects that one.
+        place = another_python(pythons[-1])
+        command = f"{place.command} .venv-{pythons[-1]} && VIRTUAL_ENV=.venv-{pythons[-1]} uv pip install"
+        local = asked.wanted.partition("+")[2] or (asked.torch_index or "").rpartition("/")[2]
+        tail = f" --index-url {pytorch_index(scene, local)}" if local and scene.python is None else ""
+        fixes = (Fix(place.text, f"{command} '{asked.words}'{tail}"), *other)
+    return fixes
 
 
 def _of_file(scene: Scene, match: Match) -> Iterator[Finding]:
