@@ -97,6 +97,7 @@ class Diagnoses:
 
     Attributes:
         diagnoses: Most likely first; empty if the cause is not known.
+        meanings: The meaning of words that are about something else than a broken environment, and what to do about it.
         ruled_out: What was checked and does not apply, for when the cause is not known.
         next_steps: What to run to learn more.
         probes: What was tried, if that was requested.
@@ -104,6 +105,7 @@ class Diagnoses:
 
     schema: Literal["envsolve.diagnosis/1"]
     diagnoses: tuple[Diagnosis, ...]
+    meanings: tuple[str, ...] = ()
     ruled_out: tuple[str, ...] = ()
     next_steps: tuple[Fix, ...] = ()
     probes: tuple[Probe, ...] = ()
@@ -203,8 +205,11 @@ def describe(found: Diagnoses, nothing: str = "No cause is known for this.", wid
     lines: list[str] = []
     for diagnosis in found.diagnoses:
         lines += [*_diagnosis(diagnosis, width), ""]
-    if not found.diagnoses:
+    if not found.diagnoses and not found.meanings:
         lines += [nothing, ""]
+    if found.meanings:
+        title = "What other words of it mean:" if found.diagnoses else "What the error means:"
+        lines += [title, *(line for text in found.meanings for line in wrapped(text, width, "  - ")), ""]
     if found.probes:
         lines += ["Tried:", *(line for probe in found.probes for line in _probe(probe, width)), ""]
     if found.ruled_out:
@@ -214,7 +219,8 @@ def describe(found: Diagnoses, nothing: str = "No cause is known for this.", wid
             "",
         ]
     if found.next_steps:
-        lines += ["What to run next:", *(line for step in found.next_steps for line in _fix(step, width)), ""]
+        title = "If that does not help, run next:" if found.meanings else "What to run next:"
+        lines += [title, *(line for step in found.next_steps for line in _fix(step, width)), ""]
     return "\n".join(lines).rstrip()
 
 

@@ -84,10 +84,11 @@ def concluded(scene: Scene, answers: Sequence[Finding | RuledOut], project: Proj
     findings = in_order([a for a in answers if isinstance(a, Finding)], scene)
     trial = Trial(scene, weighed)
     said = [m.signature.says for m in scene.matches if m.signature.says]
-    ruled_out = [*said, *(a.text for a in answers if isinstance(a, RuledOut))]
+    ruled_out = [answer.text for answer in answers if isinstance(answer, RuledOut)]
     return Diagnoses(
         schema=SCHEMA,
         diagnoses=tuple(_diagnosis(f, certainty(f, findings), trial, project) for f in findings),
+        meanings=tuple(dict.fromkeys(said)),
         ruled_out=tuple(dict.fromkeys(ruled_out)),
         next_steps=() if findings else next_steps(scene),
     )

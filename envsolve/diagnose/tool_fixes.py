@@ -24,6 +24,15 @@ _SITE = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')
 _OF_TORCH = ("cublas", "cusolver", "cusparse")
 
 
+def toolkit_for(scene: Scene) -> str:
+    """The toolkit for what is compiled: torch's, else 12.8, or the driver's own CUDA if that is older.
+
+    A program compiled with newer headers than the driver may look for functions that its libcuda lacks.
+    """
+    own = scene.driver.cuda if scene.driver else None
+    return scene.toolkit or str(min(CudaVersion.parse(own or "12.8"), CudaVersion(12, 8)))
+
+
 def nvcc_remedies(scene: Scene, cuda: str | None, *parts: str) -> Iterator[Fix]:
     """Ways to an nvcc of a CUDA version, those that do not change the system first.
 
@@ -32,7 +41,7 @@ def nvcc_remedies(scene: Scene, cuda: str | None, *parts: str) -> Iterator[Fix]:
         parts: Further parts of the toolkit that the build includes, as the catalogue names them.
     """
     further = dict.fromkeys((*(_OF_TORCH if scene.about_torch else ()), *parts))
-    wanted = str(CudaVersion.parse(cuda)) if cuda else "12.8"
+    wanted = str(CudaVersion.parse(cuda)) if cuda else toolkit_for(scene)
     whole = [c for c in scene.catalogue.compilers if "nvcc" in c.provides and covers(c, wanted)]
     order = {"pip": 1, "conda": 0 if scene.mentions_conda else 2, "apt": 3}
     if scene.os == "windows":

@@ -58,7 +58,7 @@ def test_an_unknown_error_is_answered_with_what_to_run_and_no_cause() -> None:
 def test_a_fault_of_the_program_is_told_as_one() -> None:
     found = answer("--log", "-", text="RuntimeError: CUDA error: device-side assert triggered\n")
     assert found["diagnoses"] == []
-    assert "fault of the program" in found["ruled_out"][0]
+    assert "fault of the program" in found["meanings"][0]
 
 
 @pytest.mark.parametrize(

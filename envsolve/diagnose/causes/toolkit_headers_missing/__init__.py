@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from envsolve.diagnose.causes._shared import Cause, lines
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
-from envsolve.diagnose.tool_fixes import nvcc_remedies
+from envsolve.diagnose.tool_fixes import nvcc_remedies, toolkit_for
 
 CAUSE = Cause.of(__name__)
 
@@ -38,7 +38,7 @@ def _part(what: str) -> list[str]:
 
 
 def _fixes(scene: Scene, what: str, *, linking: bool) -> Iterator[Fix]:
-    toolkit = scene.toolkit or "12.8"
+    toolkit = toolkit_for(scene)
     if scene.mentions_conda and scene.os != "windows":
         yield CAUSE.fix("conda-lib" if linking else "conda-include")
     if "cudnn" in what or "nccl" in what:
