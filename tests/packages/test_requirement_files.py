@@ -7,9 +7,11 @@ import time
 from pathlib import Path, PurePosixPath
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from envsolve.errors import UsageError
-from envsolve.packages.requirement_files import read_lines, read_requirements
+from envsolve.packages.requirement_files import logical_lines, read_lines, read_requirements
 from envsolve.packages.requirements import Asked
 
 AA = "aa" * 32
@@ -205,3 +207,20 @@ def test_a_path_that_begins_at_the_requirements_file(tmp_path: Path, monkeypatch
     assert (caught.value.hint or "").endswith("run it in app")
     monkeypatch.chdir(tmp_path / "app")
     assert str(read_requirements((), [Path("requirements.txt")]).needs[0].requirement).startswith("app @ file://")
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("any") / "r.txt"
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    try:
+        read_requirements([], [path])
+    except UsageError as error:
+        assert str(path.parent) in error.message or "does not exist" in error.message
+
+
+@given(st.lists(st.from_regex(r"[a-z#\\ ]{0,6}", fullmatch=True), max_size=8))
+def test_line_numbers_rise_and_comments_go(lines: list[str]) -> None:
+    found = list(logical_lines("\n".join(lines)))
+    assert [number for number, _ in found] == sorted({number for number, _ in found})
+    assert not any(content.startswith("#") or " #" in content for _, content in found)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from envsolve.errors import UsageError
-from envsolve.packages.requirement_files import logical_lines, read_requirements
+from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.requirements import Asked
 
 WHEEL = "https://example.org/torch-2.9.0%2Bcu126-cp312-cp312-linux_x86_64.whl"
@@ -390,20 +390,3 @@ def test_requirements_survive_a_file(tmp_path_factory: pytest.TempPathFactory, w
     assert [need.requirement for need in once.needs] == [Requirement(line) for line in written]
     path.write_text("\n".join(needs(once)))
     assert [need.requirement for need in read_requirements([], [path]).needs] == [n.requirement for n in once.needs]
-
-
-@given(st.text())
-def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    path = tmp_path_factory.mktemp("any") / "r.txt"
-    path.write_text(text, encoding="utf-8", errors="surrogatepass")
-    try:
-        read_requirements([], [path])
-    except UsageError as error:
-        assert str(path.parent) in error.message or "does not exist" in error.message
-
-
-@given(st.lists(st.from_regex(r"[a-z#\\ ]{0,6}", fullmatch=True), max_size=8))
-def test_line_numbers_rise_and_comments_go(lines: list[str]) -> None:
-    found = list(logical_lines("\n".join(lines)))
-    assert [number for number, _ in found] == sorted({number for number, _ in found})
-    assert not any(content.startswith("#") or " #" in content for _, content in found)
