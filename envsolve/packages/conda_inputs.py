@@ -204,7 +204,11 @@ def yaml_table(path: Path, kind: str = "environment.yml") -> dict[str, Any]:
     except (ValueError, RecursionError, yaml.error.YAMLError) as error:
         raise wrong(str(path), f"it is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(table, dict):
-        raise wrong(str(path), f"this is no {kind}", _HINT if kind == "environment.yml" else None)
+        raise wrong(
+            str(path),
+            f"this is not a{'n' if kind[0] in 'aeiou' else ''} {kind}",
+            _HINT if kind == "environment.yml" else None,
+        )
     return table
 
 

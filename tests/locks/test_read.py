@@ -270,7 +270,7 @@ def test_a_machine_of_another_system(tmp_path: Path) -> None:
         ("poetry.lock", '[[package]]\nname = "x"\nversion = "1"\nmarkers = "what"\n', "not a marker"),
         ("requirements.txt", "torch>=2\n", "is not pinned"),
         ("requirements.txt", "# nothing\n", "names no package"),
-        ("pixi.lock", "- 1\n", "this is no pixi.lock"),
+        ("pixi.lock", "- 1\n", "this is not a pixi.lock"),
         ("other.lock", "x = 1\n", "not a lock of a known kind"),
     ],
 )
