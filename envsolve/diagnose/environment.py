@@ -230,7 +230,8 @@ def answer(
     return words.named(diagnose_environment(environment, report, machines[1:], catalogue, probes))
 
 
-_PACKAGES = re.compile(r"[\w.+~/\\:-]*[/\\](?:site|dist)-packages\b")
+# It begins where a word does and has an end: otherwise it takes the square of a long line.
+_PACKAGES = re.compile(r"(?<![\w.+~/\\:-])[\w.+~/\\:-]{0,400}[/\\](?:site|dist)-packages\b")
 
 
 def elsewhere(
