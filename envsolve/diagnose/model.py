@@ -208,7 +208,7 @@ def describe(found: Diagnoses, nothing: str = "No cause is known for this.", wid
     if not found.diagnoses and not found.meanings:
         lines += [nothing, ""]
     if found.meanings:
-        title = "What other words of it mean:" if found.diagnoses else "What the error means:"
+        title = "What other messages in it mean:" if found.diagnoses else "What the error means:"
         lines += [title, *(line for text in found.meanings for line in wrapped(text, width, "  - ")), ""]
     if found.probes:
         lines += ["Tried:", *(line for probe in found.probes for line in _probe(probe, width)), ""]

@@ -28,6 +28,7 @@ from envsolve.packages.source_trees import Tree
 from envsolve.packages.source_trees import described as described_tree
 from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.nvidia.driver import compat_serves, driver_runs
+from envsolve.rules.platform import assumed
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 
 # Libraries of CUDA as wheels, and the packages that only list them: none of them requires torch.
@@ -248,7 +249,7 @@ def contents(stage: Stage, asked: Asked) -> Iterator[Finding]:
         if fit.reason.ok is False and (serves is None or serves.ok is False):
             text, code, source = fit.reason.text, "image-driver", fit.reason.source
         elif strange:
-            text = f"that CUDA does not support {strange[0].label}"
+            text = f"CUDA {cuda} does not support {strange[0].label}"
             code, source = "image-gpu", image.source if image else None
         else:
             continue
@@ -363,7 +364,7 @@ def _installed(stage: Stage, asked: Asked) -> dict[str, tuple[Command, str | Non
 
 def _parts(name: str, release: str | None, asked: Asked) -> Iterator[GpuPart]:
     """Records of parts that a release lacks on Linux."""
-    platform = f"linux-{asked.platform.arch if asked.platform and asked.platform.arch else 'x86_64'}"
+    platform = f"linux-{assumed(asked.platform).arch}"
     for part in asked.catalogue.gpu_parts if release else ():
         if part.is_for(platform) and not part.source_build and part.is_about(name, release or ""):
             yield part

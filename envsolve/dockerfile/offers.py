@@ -6,7 +6,6 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from shlex import quote
 from typing import TypeAlias
 
@@ -29,6 +28,7 @@ from envsolve.planning.builds import BuildLine, list_builds
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import libc_needed, libc_of, libc_serves, python_tag
 from envsolve.solve.family import Family
+from envsolve.solve.preferences import published_version
 from envsolve.values import CudaVersion
 
 _DEFAULT = "default"
@@ -48,11 +48,6 @@ class Within:
 
     python: str | None = None
     libc: Libc | None = None
-
-
-@lru_cache(maxsize=4096)
-def _version(text: str) -> Version:
-    return Version(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +72,7 @@ class Offer:
     @property
     def version(self) -> Version:
         """With the local part of its file name."""
-        return _version(self.build.version + self.build.local)
+        return published_version(self.build.version + self.build.local)
 
     @property
     def refused(self) -> BuildLine | None:

@@ -373,7 +373,7 @@ def mistaken_names(stage: Stage, asked: Asked) -> Iterator[Finding]:
     for install in asked.installs(stage.commands):
         for name in (wanted.name for wanted in install.wanted if not wanted.through and not wanted.requirement.url):
             if (group := mistakes.get(name)) and not asked.offers(name):
-                text = f"{name} is not the name of the package that it seems to mean"
+                text = f"the package is called {group.means}, not {name}"
                 yield Finding(install.command.line, "package-name", "warning", text, (f"install {group.means}",))
 
 

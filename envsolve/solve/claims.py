@@ -21,10 +21,11 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import GpuPart
 from envsolve.facts.evidence import made_for as wheel_says
 from envsolve.facts.files import WHEEL_NAMES
-from envsolve.machine.model import Machine, Platform
+from envsolve.machine.model import Machine
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON, cuda_in_name, cuda_suffix
 from envsolve.rules.nvidia.driver import DriverFit, driver_runs, lifted
+from envsolve.rules.platform import assumed
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.family import Family
 from envsolve.solve.needs import CUDA_MAJOR, AnyCandidate, AnyNeed, Candidate, ClaimNeed, PackageNeed, VariantNeed
@@ -296,7 +297,7 @@ def about_gpu_parts(
     """
     if not any(machine.gpus for machine in machines):
         return
-    platforms = {_platform(machine.platform or Platform()) for machine in machines}
+    platforms = {f"{one.os}-{one.arch}" for one in (assumed(machine.platform) for machine in machines)}
     names = {package.name for package in packages}
     for package in packages:
         parts = [part for part in _parts(package, requested, family.catalogue) if all(map(part.is_for, platforms))]
@@ -318,11 +319,6 @@ def _parts(package: PlannedPackage, requested: Collection[str], catalogue: Catal
 
 def _gpu_parts(package: str, version: str, catalogue: Catalogue) -> Iterator[GpuPart]:
     return (part for part in catalogue.gpu_parts if part.is_about(package, version))
-
-
-def _platform(platform: Platform) -> str:
-    """``linux-x86_64``, which plans assume where it is not known."""
-    return f"{platform.os or 'linux'}-{platform.arch or 'x86_64'}"
 
 
 def _ask_for(part: GpuPart) -> str | None:

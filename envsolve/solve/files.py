@@ -236,12 +236,7 @@ class DirectReferences:
 
 
 def _has_only_pure_wheels(name: str, client: IndexClient) -> bool:
-    """Whether the newest release of a project compiles nothing, so that its repository is not expected to either.
-
-    Projects of NVIDIA's publish such wheels for sources that compile CUDA code (nvidia-curobo).
-    """
-    if name.startswith("nvidia-"):
-        return False
+    """Whether the newest release of a project compiles nothing, so that its repository is not expected to either."""
     try:
         listing = client.listing(name)
     except IndexUnavailableError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,3 +22,11 @@ def diagnosed(name: str) -> tuple[Diagnoses, Machine | None]:
     report = _BY_NAME[name]
     machine = envsolve.describe_target(report["target"]) if "target" in report else None
     return envsolve.diagnose(report["log"], [machine] if machine else None, installed=report.get("installed")), machine
+
+
+def assert_a_fix(log: str, cause: str, fix: str) -> None:
+    """The first diagnosis of a report is a cause, and a pattern is in what one of its fixes says or runs."""
+    first = envsolve.diagnose(log).diagnoses[0]
+    assert first.cause == cause
+    said = " ".join(f"{remedy.text} {remedy.command or ''}" for remedy in first.remedies)
+    assert re.search(fix, said, re.DOTALL), said

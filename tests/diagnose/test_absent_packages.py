@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 import envsolve
+from tests.diagnose.reports import assert_a_fix
 
 _LOADING = (
     "RuntimeError: Could not load libtorchcodec. Likely causes:\n The PyTorch version ({torch}) is not compatible"
@@ -147,10 +146,7 @@ KINDS = {
 
 @pytest.mark.parametrize(("log", "cause", "fix"), KINDS.values(), ids=KINDS)
 def test_the_fixes(log: str, cause: str, fix: str) -> None:
-    first = envsolve.diagnose(log).diagnoses[0]
-    assert first.cause == cause
-    said = " ".join(f"{remedy.text} {remedy.command or ''}" for remedy in first.remedies)
-    assert re.search(fix, said, re.DOTALL), said
+    assert_a_fix(log, cause, fix)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 import envsolve
+from tests.diagnose.reports import assert_a_fix
 
 _FALLBACK = "WARNING: An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed."
 #: The report, the cause that comes first, and what one of its fixes says or runs.
@@ -73,10 +72,7 @@ KINDS = {
 
 @pytest.mark.parametrize(("log", "cause", "fix"), KINDS.values(), ids=KINDS)
 def test_the_fixes(log: str, cause: str, fix: str) -> None:
-    first = envsolve.diagnose(log).diagnoses[0]
-    assert first.cause == cause
-    said = " ".join(f"{remedy.text} {remedy.command or ''}" for remedy in first.remedies)
-    assert re.search(fix, said, re.DOTALL), said
+    assert_a_fix(log, cause, fix)
 
 
 def test_a_cpu_jax_is_not_called_a_torch() -> None:

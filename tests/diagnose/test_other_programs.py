@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 import envsolve
+from tests.diagnose.reports import assert_a_fix
 
 _126 = 'FAIL : LoadLibrary failed with error 126 "" when trying to load "D:\\x\\onnxruntime_providers_cuda.dll"'
 #: The report, the cause that comes first, and what one of its fixes says or runs.
@@ -178,10 +177,7 @@ KINDS = {
 
 @pytest.mark.parametrize(("log", "cause", "fix"), KINDS.values(), ids=KINDS)
 def test_the_fixes(log: str, cause: str, fix: str) -> None:
-    first = envsolve.diagnose(log).diagnoses[0]
-    assert first.cause == cause
-    said = " ".join(f"{remedy.text} {remedy.command or ''}" for remedy in first.remedies)
-    assert re.search(fix, said, re.DOTALL), said
+    assert_a_fix(log, cause, fix)
 
 
 def test_a_cpu_build_that_was_asked_for_is_not_the_certain_cause() -> None:

@@ -70,16 +70,12 @@ def of_own_cudnn(scene: Scene, match: Match, package: str) -> Finding:
     )
 
 
-#: The fixes for what it looks for by a name without a version.
-_BY_NAME = {"libnvrtc": "link-nvrtc"}
-
-
 def of_cudnn8(scene: Scene, match: Match) -> Finding:
     """A part of cuDNN 8 that is not there, or one that lacks another library."""
     if missing := match.groups.get("missing"):
-        library = missing.partition(".")[0]
-        wsl = library == "libcuda" and scene.platform.wsl
-        fix = CAUSE.fix("wsl-libcuda" if wsl else _BY_NAME.get(library, "link-library"), missing=missing)
+        in_wsl = missing.startswith("libcuda.") and scene.platform.wsl
+        name = "wsl-libcuda" if in_wsl else "link-nvrtc" if missing.startswith("libnvrtc.") else "link-library"
+        fix = CAUSE.fix(name, missing=missing)
         explained = ("lock-incomplete", "library-shadowed", "no-driver")
         return CAUSE.finding("infer-needs", Grounds.STATED, lines(match), [fix], explained, missing=missing)
     consequences = ("lock-incomplete", "library-shadowed")
