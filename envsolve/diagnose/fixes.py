@@ -13,9 +13,9 @@ from packaging.version import Version
 
 from envsolve.advice import torch as advice
 from envsolve.advice.torch import on_named_index
-from envsolve.diagnose.model import Diagnoses, Fix
+from envsolve.diagnose.model import Diagnoses, Fix, public
 from envsolve.diagnose.rebuilding import arch_list
-from envsolve.diagnose.scene import Scene, public
+from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment, TorchFiles
 from envsolve.facts.builds import Build
 from envsolve.packages.commands import Argument, Command, translated

@@ -10,6 +10,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Generic, Literal, TypeVar
 
+from packaging.version import InvalidVersion, Version
+
 from envsolve.machine.model import Machine
 from envsolve.rules.verdict import Fix as Fix
 from envsolve.verify.report import Probe
@@ -36,6 +38,21 @@ class Seen(Generic[Value]):
     value: Value
     where: str
     quote: str
+
+
+def shown(seen: Seen[str] | Seen[tuple[str, ...]]) -> str:
+    """A fact as evidence: ``line 12: torch==2.8.0+cu128``."""
+    return f"{seen.where}: {seen.quote}" if seen.quote else seen.where
+
+
+def public(installed: Mapping[str, Seen[str]], package: str) -> str | None:
+    """The public version of an installed package, without its local part; None for a word that is no version."""
+    seen = installed.get(package)
+    version = seen.value.partition("+")[0] if seen else ""
+    try:
+        return version if Version(version) else None
+    except InvalidVersion:  # a word of a damaged report
+        return None
 
 
 @dataclass(frozen=True, slots=True)

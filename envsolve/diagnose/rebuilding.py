@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from envsolve.diagnose.model import Fix
-from envsolve.diagnose.scene import Scene, public
+from envsolve.diagnose.model import Fix, public
+from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Environment
 from envsolve.machine.model import Gpu

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
 from msgspec.structs import replace
-from packaging.version import InvalidVersion, Version
 
 from envsolve.diagnose.cause_files import signatures
-from envsolve.diagnose.model import ReportFacts, Seen
+from envsolve.diagnose.model import ReportFacts, public, shown
 from envsolve.diagnose.report.observation import cuda_of_number
 from envsolve.diagnose.signatures import Match, find_matches
 from envsolve.facts.builds import Build
@@ -93,21 +92,6 @@ def _cuda(report: ReportFacts, build: Build | None, variant: str | None) -> str 
         return reported[0] if reported else build.cuda if build else None
     parsed = Variant.parse(variant) if variant else None
     return parsed.version if parsed and parsed.cuda else None
-
-
-def shown(seen: Seen[str] | Seen[tuple[str, ...]]) -> str:
-    """A fact as evidence: ``line 12: torch==2.8.0+cu128``."""
-    return f"{seen.where}: {seen.quote}" if seen.quote else seen.where
-
-
-def public(installed: Mapping[str, Seen[str]], package: str) -> str | None:
-    """The public version of an installed package, without its local part; None for a word that is no version."""
-    seen = installed.get(package)
-    version = seen.value.partition("+")[0] if seen else ""
-    try:
-        return version if Version(version) else None
-    except InvalidVersion:  # a word of a damaged report
-        return None
 
 
 def _variant_of(report: ReportFacts, name: str | None) -> str | None:
@@ -207,6 +191,24 @@ class Scene:
         return self.platform.os
 
     @property
+    def on_mac(self) -> bool:
+        """Whether the report is from macOS, for which torch has no CUDA builds."""
+        words = (
+            "macos",
+            "darwin",
+            "apple m",
+            "apple silicon",
+            "macbook",
+            "mac os",
+            "osx",
+            "macosx",
+            "/users/",
+            "homebrew",
+        )
+        told = self.report.machine.platform  # that of self.machine is assumed if the report does not say
+        return told.os == "darwin" if told is not None and told.os else not self.gpus and self.mentions(*words)
+
+    @property
     def is_jetson(self) -> bool:
         """Whether one of the machines is a Jetson, whose driver and builds come with JetPack."""
         known = (self.facts.architectures.get(gpu.compute_capability or "") for gpu in self.gpus)
@@ -238,9 +240,7 @@ class Scene:
         """The line that names a GPU of another vendor."""
         route = self.other_vendor
         named = enumerate(self.report.text.splitlines(), 1) if route else ()
-        found = (
-            f"line {n}: {line.strip()[:200]}" for n, line in named if route and re.search(route.words, line.lower())
-        )
+        found = (f"line {n}: {one.strip()[:200]}" for n, one in named if route and re.search(route.words, one.lower()))
         return tuple(islice(found, 1))
 
     @property

@@ -22,8 +22,8 @@ from packaging.version import InvalidVersion, Version
 
 from envsolve._default_index import DEFAULT_INDEX
 from envsolve.binaries.names import is_toolkit_package
-from envsolve.diagnose.model import Finding, Fix, RuledOut, Seen
-from envsolve.diagnose.scene import Scene, public, scene_of
+from envsolve.diagnose.model import Finding, Fix, RuledOut, Seen, public
+from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.facts.builds import Build
 from envsolve.packages.commands import Command, Meaning, parse
 from envsolve.packages.shell import simple_commands

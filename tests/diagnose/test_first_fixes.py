@@ -306,6 +306,44 @@ KINDS = {
         "no-kernel-for-gpu",
         r"torch==2\.8\.0\+cu126",
     ),
+    "a release of PyTorch's LTS index": (
+        "$ pip install torch==1.8.2+cu111\nPython 3.8.10\nERROR: No matching distribution found for torch==1.8.2+cu111",
+        "index-confusion",
+        r"torch==1\.8\.2\+cu111 --index-url \S+/whl/lts/1\.8/cu111",
+    ),
+    "a CUDA build on a Mac": (
+        "me@MacBook-Pro % pip install torch==2.1.0+cu118 torchvision==0.16.0+cu118\n"
+        "ERROR: No matching distribution found for torch==2.1.0+cu118",
+        "no-such-build",
+        r"pip install torch==2\.1\.0 torchvision==0\.16\.0$",
+    ),
+    "a CUDA index on a Mac": (
+        "on my MacBook: pip3 install torch --index-url https://download.pytorch.org/whl/cu126\n"
+        "ERROR: No matching distribution found for torch",
+        "no-such-build",
+        r"pip install torch$",
+    ),
+    "a CUDA build in a lock on a Mac": (
+        "error: Distribution `torch==2.7.1+cu128 @ registry+https://download.pytorch.org/whl/cu128` can't be installed "
+        "because it doesn't have a source distribution or wheel for the current platform\n"
+        "hint: You're on macOS (`macosx_15_0_arm64`), but `torch` (v2.7.1+cu128) only has wheels for the following "
+        "platforms: `manylinux_2_28_x86_64`",
+        "no-such-build",
+        "sys_platform != 'darwin'",
+    ),
+    "FlashAttention beside an old nvcc": (
+        "RuntimeError: FlashAttention is only supported on CUDA 11.7 and above.  Note: make sure nvcc has a supported "
+        "version by running nvcc -V.\ntorch.__version__  = 2.1.0+cu121\n"
+        "Cuda compilation tools, release 11.5, V11.5.119\nERROR: Failed building wheel for flash-attn",
+        "nvcc-torch-mismatch",
+        "12.1",
+    ),
+    "a kernel package for a newer CUDA than torch's": (
+        "NVIDIA GeForce RTX 5090, Python 3.11, torch 2.4.1+cu121\n"
+        "RuntimeError: CUDA 12.8 or higher is required for compute capability 12.0.",
+        "nvcc-torch-mismatch",
+        r"torch==2\.\d+\.\d\+cu128",
+    ),
 }
 
 

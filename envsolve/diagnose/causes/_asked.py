@@ -28,7 +28,7 @@ _TORCH_INDEX = re.compile(
 )
 
 Why = Literal[
-    "python-range", "pinned", "torch-index", "unknown", "libc", "never", "platform", "python", "another-index"
+    "python-range", "mac", "pinned", "torch-index", "unknown", "libc", "never", "platform", "python", "another-index"
 ]
 
 
@@ -45,6 +45,7 @@ class Asked:
         fitting: Those of them that are for its Python, if that is known.
         libc: The oldest C library that a build of ``fitting`` runs on, if the machine's is older than all of them.
         ignored: The Pythons of the versions requested, as pip says that it ignores them.
+        on_mac: Whether a variant of torch was requested on macOS, by its local version or by its index.
         torch_index: The URL of an index for torch only that was given in place of the default one.
         no_variant: The variant of that index, if torch was never published for it.
         of_torch: Whether torch requires it, and not the user.
@@ -60,6 +61,7 @@ class Asked:
     fitting: tuple[Build, ...]
     libc: tuple[str, tuple[int, int]] | None
     ignored: str | None
+    on_mac: bool
     torch_index: str | None
     about_torch: bool
     no_variant: str | None
@@ -76,6 +78,8 @@ class Asked:
         """Why the installer did not find it."""
         if self.ignored:
             return "python-range"
+        if self.on_mac:
+            return "mac"
         if self.no_variant and self.known:
             return "never"
         if self.of_torch and self.torch_index:
@@ -132,6 +136,7 @@ def asked_for(scene: Scene) -> Asked | None:
         fitting,
         _too_new(fitting, scene.platform),
         _ignored(scene, wanted),
+        scene.on_mac and bool(known) and ("+" in wanted or bool(index and "/cu" in index["url"])),
         index["url"] if index else None,
         scene.mentions("torch"),
         _unpublished(index["url"], scene, name, known) if index else None,

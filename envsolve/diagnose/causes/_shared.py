@@ -9,14 +9,15 @@ from functools import cached_property
 
 from envsolve.diagnose.cause_files import CauseFile, causes, code_of
 from envsolve.diagnose.fixes import replacements
-from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut, Seen
-from envsolve.diagnose.scene import Scene, public
+from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut, Seen, public
+from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment
 from envsolve.facts.hardware import Ptxas, TritonRelease
 from envsolve.machine.model import Gpu
 from envsolve.rules.nvidia.code import chosen_ptxas, triton_pin, triton_runs
 from envsolve.rules.verdict import Reason
+from envsolve.solve.preferences import DEFAULT
 from envsolve.values import ComputeCapability
 
 
@@ -166,9 +167,12 @@ def installed_triton(environment: Environment, scene: Scene) -> tuple[Distributi
     return triton, release
 
 
-def pytorch_index(scene: Scene, variant: str) -> str:
-    """The URL of PyTorch's own index for one variant."""
-    return scene.catalogue.indexes["pytorch"].url.format(variant=variant)
+def pytorch_index(scene: Scene, variant: str, version: str | None = None) -> str:
+    """The URL of PyTorch's own index for one variant; of the one that has a version of torch, if only one has it."""
+    builds = scene.catalogue.builds("torch") if version else ()
+    places = {build.index for build in builds if build.version == version and build.variant == variant} - {DEFAULT}
+    place = next(iter(places)) if len(places) == 1 else "pytorch"
+    return scene.catalogue.indexes[place].url.format(variant=variant)
 
 
 def capitalized(text: str) -> str:

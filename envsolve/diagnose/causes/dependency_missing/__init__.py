@@ -14,8 +14,8 @@ from envsolve.binaries.names import is_runtime_package
 from envsolve.diagnose.causes._shared import Cause, lines, listed, may_be_built
 from envsolve.diagnose.causes.mixed_flavours.linker import published_wheel
 from envsolve.diagnose.fixes import companions_for_torch, pair_with, replacements
-from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.scene import Scene, public
+from envsolve.diagnose.model import Finding, Fix, Grounds, public
+from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment, needs, pinned, torch_distribution
 from envsolve.facts.catalogue import Catalogue

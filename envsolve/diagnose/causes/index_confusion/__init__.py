@@ -9,9 +9,9 @@ from envsolve._default_index import DEFAULT_INDEX
 from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index
 from envsolve.diagnose.fixes import installer, replacements
-from envsolve.diagnose.model import Finding, Fix, Grounds, Seen
+from envsolve.diagnose.model import Finding, Fix, Grounds, Seen, shown
 from envsolve.diagnose.project_fixes import project_of_report
-from envsolve.diagnose.scene import Scene, shown
+from envsolve.diagnose.scene import Scene
 
 CAUSE = Cause.of(__name__)
 # pip takes the highest version of both indexes, whichever was meant to have precedence.
@@ -56,7 +56,8 @@ def _looked_up(scene: Scene) -> Iterator[Finding]:
 def _elsewhere(scene: Scene, asked: Asked) -> Finding:
     evidence = lines(asked.match)
     indexes = sorted({build.index for build in asked.fitting})
-    where = " and ".join("PyPI" if index == "default" else "PyTorch's own index" for index in indexes)
+    names = {"default": "PyPI", "pytorch-lts": CAUSE.words("pytorch-lts")}
+    where = " and ".join(names.get(index, CAUSE.words("own")) for index in indexes)
     found = nearest(scene, asked.name, asked.wanted)
     if "+" in asked.wanted:
         # Exactly this build exists: another variant is no fix.
@@ -114,7 +115,7 @@ def _bind(scene: Scene) -> Iterator[Fix]:
     named = re.search(r"\btorch==(?P<version>\d[\w.]*)\+(?P<variant>cu\d{2,3}|cpu)\b", scene.report.text)
     match = named or re.search(r"/whl/(?P<variant>cu\d{2,3}|cpu)\b", scene.report.text)
     variant = match["variant"] if match else next(iter(scene.family.variants), "cu126")
-    index = pytorch_index(scene, variant)
+    index = pytorch_index(scene, variant, named["version"] if named else None)
     project = project_of_report(scene)
     if project and project.tool == "pixi":
         version = named["version"] if named else None

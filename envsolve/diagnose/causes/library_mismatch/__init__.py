@@ -21,9 +21,9 @@ from envsolve.diagnose.causes.library_mismatch.cudnn import (
     own_is_older,
 )
 from envsolve.diagnose.fixes import release_for
-from envsolve.diagnose.model import Finding, Fix, Grounds
+from envsolve.diagnose.model import Finding, Fix, Grounds, shown
 from envsolve.diagnose.rebuilding import extension_named, importer
-from envsolve.diagnose.scene import Scene, shown
+from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import (
     Distribution,

@@ -10,8 +10,8 @@ from packaging.specifiers import SpecifierSet
 
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
 from envsolve.diagnose.fixes import led_by, pair_with, replacements
-from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.scene import Scene, shown
+from envsolve.diagnose.model import Finding, Fix, Grounds, shown
+from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import release
 

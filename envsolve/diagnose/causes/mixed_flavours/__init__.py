@@ -19,9 +19,9 @@ from envsolve.diagnose.fixes import (
     release_for,
     replacements,
 )
-from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
+from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut, public, shown
 from envsolve.diagnose.rebuilding import rebuild_package, source_tree
-from envsolve.diagnose.scene import Scene, Torch, public, shown
+from envsolve.diagnose.scene import Scene, Torch
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment, ExtensionFiles, TorchFiles, needs, satisfies
 from envsolve.facts.builds import Build

@@ -10,9 +10,9 @@ from packaging.specifiers import SpecifierSet
 from envsolve.advice.torch import ready_wheel, wheel_torches
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
 from envsolve.diagnose.fixes import pair_with
-from envsolve.diagnose.model import Finding, Fix, Grounds
+from envsolve.diagnose.model import Finding, Fix, Grounds, public
 from envsolve.diagnose.rebuilding import extension_named, source_of, source_tree, telling_line
-from envsolve.diagnose.scene import Scene, Torch, public
+from envsolve.diagnose.scene import Scene, Torch
 from envsolve.diagnose.signatures import Match
 from envsolve.toolchain.model import source_project
 

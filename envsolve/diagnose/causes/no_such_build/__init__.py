@@ -13,13 +13,14 @@ from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index, vendors_own
 from envsolve.diagnose.fixes import conda_remedies, installer, jetson_package, jetson_remedies, led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
+from envsolve.diagnose.project_fixes import project_of_report
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.diagnose.tool_fixes import image_remedies
 
 CAUSE = Cause.of(__name__)
-#: Words for a system whose wheels of torch have no local version, on any index.
-_MAC = ("macos", "darwin", "apple m", "apple silicon", "macbook", "mac os", "osx")
+#: Pins of one variant in a command or a file: ``torchvision==0.16.0+cu118``.
+_PINNED = re.compile(r"\b([A-Za-z][\w.-]{0,60})={2,3}(\d[\w.]{0,30})(\+(?:cu\d+|cpu))?(?=[\s,;'\"`]|$)", re.MULTILINE)
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
@@ -33,10 +34,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if asked := looked_up(scene):
         yield from _not_published(scene, asked)
     if (match := scene.first("uv-wheels")) and match.groups["what"].lower() == "platform":
-        name, version = match.group("package", "name") or "it", match.group("version")
-        fixes = nearest(scene, canonicalize_name(name), f"=={version}" if version else "")
-        words = f"{name} {version}" if version else name
-        yield CAUSE.finding("platform", Grounds.STATED, lines(match), fixes, asked=words, platform=_platform(scene))
+        yield _of_uv(scene, match)
     if match := scene.first("conda-none", "conda-needed"):
         yield _unknown(match, match.group("package", "name", "spec", "wanted"), _conda(scene), channel=_channels(scene))
     if match := scene.first("image-gone"):
@@ -45,6 +43,16 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield _unknown(match, image, image_remedies(scene, image))
     if (match := scene.first("wheel-gone")) and not scene.mentions(".lock", "pylock", "--require-hashes"):
         yield _unknown(match, match.group("url", "file", "named"), jetson_remedies(scene) or replacements(scene))
+
+
+def _of_uv(scene: Scene, match: Match) -> Finding:
+    """uv itself says that a version has no wheel for the platform."""
+    name, version = match.group("package", "name") or "it", match.group("version")
+    if scene.on_mac and scene.catalogue.builds(canonicalize_name(name)) and "+" in (version or ""):
+        return _on_mac(scene, match, name, f"=={version}")
+    fixes = nearest(scene, canonicalize_name(name), f"=={version}" if version else "")
+    words = f"{name} {version}" if version else name
+    return CAUSE.finding("platform", Grounds.STATED, lines(match), fixes, asked=words, platform=_platform(scene))
 
 
 def _of_other_kind(scene: Scene, have: str) -> Iterator[Fix]:
@@ -63,11 +71,9 @@ def _unknown(match: Match, asked: str | None, fixes: Iterable[Fix], channel: str
 
 def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
     evidence, words = lines(asked.match), asked.words
-    if asked.match.signature.id == "poetry-none" and "+" in asked.wanted and scene.mentions(*_MAC):
-        fixes = [CAUSE.fix("poetry-mac")]
-        yield CAUSE.finding("platform", Grounds.STATED, evidence, fixes, asked=words, platform="macOS")
-        return
-    if asked.known and scene.is_jetson and (own := jetson_package(scene, asked.name)):
+    if asked.why == "mac":
+        yield _on_mac(scene, asked.match, asked.name, asked.wanted)
+    elif asked.known and scene.is_jetson and (own := jetson_package(scene, asked.name)):
         yield CAUSE.finding("platform", Grounds.STATED, evidence, [own], asked=words, platform=CAUSE.words("jetson"))
     elif asked.why == "unknown":
         fixes = [CAUSE.fix("versions", package=asked.name)]
@@ -84,6 +90,23 @@ def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
         words += f" ({asked.no_variant})" if asked.no_variant else ""
         values = {"published": _published(asked)} if asked.why == "never" else {"platform": _platform(scene)}
         yield CAUSE.finding(name, Grounds.CONFIRMED, evidence, fixes_, asked=words, **values)
+
+
+def _on_mac(scene: Scene, match: Match, name: str, wanted: str) -> Finding:
+    """A variant of torch on macOS, whose wheels have none: the same versions without it."""
+    if match.signature.id == "poetry-none":
+        fixes = [CAUSE.fix("poetry-mac")]
+    elif project_of_report(scene) or scene.mentions("@ registry+"):  # uv names the lock's index so
+        fixes = [CAUSE.fix("project-mac")]
+    else:
+        pins = {canonicalize_name(one): (version, local) for one, version, local in _PINNED.findall(scene.report.text)}
+        same = [one for one in pins if one in ("torch", "torchvision", "torchaudio")] or [canonicalize_name(name)]
+        version = wanted.lstrip("=").partition("+")[0]
+        pinned = {one: pins[one][0] if one in pins else version for one in same}
+        names = " ".join(f"{one}=={pin}" if pin else one for one, pin in pinned.items())
+        fixes = [CAUSE.fix("mac", pip=installer(scene), names=names)]
+    consequences = ("lock-incomplete", "index-confusion", "python-caps-build")
+    return CAUSE.finding("mac", Grounds.STATED, lines(match), fixes, consequences, asked=f"{name}{wanted}")
 
 
 _LISTED = re.compile(r"from versions: ([^)\n]{1,4000})\)")

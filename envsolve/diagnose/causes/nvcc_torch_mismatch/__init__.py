@@ -11,9 +11,10 @@ from envsolve.diagnose.fixes import replacements, with_another_python
 from envsolve.diagnose.model import Finding, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.diagnose.tool_fixes import toolkit_for
 from envsolve.machine.model import Gpu
 from envsolve.rules.nvidia.code import libraries_serve
-from envsolve.values import CudaVersion
+from envsolve.values import CudaVersion, Variant
 
 CAUSE = Cause.of(__name__)
 
@@ -22,6 +23,8 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     """An nvcc of torch's CUDA helps only if that CUDA supports the GPU."""
     if match := CAUSE.first(scene, "requested"):
         yield from _requested(scene, match)
+    if match := CAUSE.first(scene, "least"):
+        yield _too_old(scene, match)
     match = CAUSE.first(scene)
     if match is None or (
         match.signature.id == "nvcc-torch-deepspeed"
@@ -38,6 +41,29 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     else:
         fixes = nvcc_fixes(scene, torch)
         yield CAUSE.finding("mismatch", Grounds.CONFIRMED, evidence, fixes, torch=torch, nvcc=nvcc_used(scene, match))
+
+
+def _too_old(scene: Scene, match: Match) -> Finding:
+    """The setup of a package refuses the nvcc that it found, or the CUDA of torch, as too old."""
+    least, torch = match.group("least", "higher", "newer") or "", scene.torch.cuda if scene.torch else None
+    package = match.group("package", "by")
+    values = {"package": f"{package} " if package else "", "least": least}
+    evidence = (*lines(match), *torch_evidence(scene))
+    consequences = ("nvcc-missing", "cuda-home-elsewhere", "build-isolation")
+    if torch and CudaVersion.parse(torch) < CudaVersion.parse(least):
+        newer = [v for v in scene.family.variants if v.startswith("cu") and _cuda_of(v) >= CudaVersion.parse(least)]
+        fixes = replacements(scene, variants=newer)
+        return CAUSE.finding("least-torch", Grounds.STATED, evidence, fixes, consequences, torch=torch, **values)
+    wanted = torch or toolkit_for(scene)
+    nvcc = nvcc_used(scene, match)
+    fixes = nvcc_fixes(scene, wanted)
+    words = {"torch": torch or "not known here", "nvcc": nvcc if nvcc != wanted else "another CUDA", **values}
+    return CAUSE.finding("least", Grounds.STATED, evidence, fixes, consequences, **words)
+
+
+def _cuda_of(variant: str) -> CudaVersion:
+    parsed = Variant.parse(variant)
+    return CudaVersion.parse(parsed.version if parsed and parsed.version else "0")
 
 
 def _requested(scene: Scene, match: Match) -> Iterator[Finding]:
@@ -62,5 +88,5 @@ def unsupported_gpus(scene: Scene, cuda: str) -> list[Gpu]:
 
 def nvcc_used(scene: Scene, match: Match) -> str:
     """The CUDA version of the nvcc that the build used, as far as the report shows it."""
-    nvcc = match.group("nvcc") or scene.nvcc
+    nvcc = match.groups.get("nvcc") or scene.nvcc
     return nvcc or next((t.version for t in scene.machine.toolkits or () if t.version), None) or "another CUDA"

@@ -68,12 +68,7 @@ def _capped(scene: Scene) -> Iterator[Finding]:
 
 def _looked_up(scene: Scene, asked: Asked) -> Iterator[Finding]:
     pythons, evidence = asked.pythons, lines(asked.match)
-    if (
-        asked.match.signature.id == "poetry-none"
-        and asked.here
-        and asked.why in ("another-index", "python")
-        and not ("+" in asked.wanted and scene.mentions("macos", "darwin", "apple", "macbook", "osx"))
-    ):
+    if asked.match.signature.id == "poetry-none" and asked.here and asked.why in ("another-index", "python"):
         # The lock names the index, so that it is the Python of the environment that no file fits.
         fix = CAUSE.fix("poetry-python", python=pythons[-1], pythons=", ".join(pythons), asked=asked.words)
         yield _published(Grounds.STATED, evidence, [fix], asked.words, scene.python or "(not known)", pythons)

@@ -10,8 +10,8 @@ from packaging.specifiers import SpecifierSet
 
 from envsolve.diagnose.causes._shared import Cause, lines
 from envsolve.diagnose.fixes import led_by, pair_with, very_torch
-from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.scene import Scene, public, shown
+from envsolve.diagnose.model import Finding, Fix, Grounds, public, shown
+from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment, Site, TorchFiles, release, torch_distribution
 from envsolve.system.files import real_path
 from envsolve.verify.report import Probe

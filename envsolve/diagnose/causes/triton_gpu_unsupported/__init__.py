@@ -15,8 +15,8 @@ from envsolve.diagnose.causes._shared import (
     torch_that_compiles,
 )
 from envsolve.diagnose.fixes import replacements
-from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.scene import Scene, public
+from envsolve.diagnose.model import Finding, Fix, Grounds, public
+from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Environment
 from envsolve.values import ComputeCapability

@@ -8,8 +8,8 @@ from packaging.version import Version
 
 from envsolve.diagnose.causes._shared import Cause, lines, pin_of, torch_evidence
 from envsolve.diagnose.fixes import for_torch_at_hand, led_by, replacements
-from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.scene import Scene, public
+from envsolve.diagnose.model import Finding, Fix, Grounds, public
+from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Environment, needs, pinned, satisfies, torch_distribution
 from envsolve.rules.nvidia.code import triton_pin
