@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,17 +70,43 @@ def command(
 
 # Lines of uv and pip about a download: "Downloading torch (846.4MiB)", " Downloaded torch",
 # "Downloading torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl (899.8 MB)"; and uv's when all files are there.
-_DOWNLOADING = re.compile(r"\s*Downloading (?P<name>\S+) \((?P<size>[\d.]+) ?(?P<unit>[KMG]i?B|kB)\)")
+_SIZE = r"(?P<size>[\d.]+) ?(?P<unit>[KMG]i?B|kB)"
+_DOWNLOADING = re.compile(rf"\s*Downloading (?P<name>\S+) \({_SIZE}\)")
 _DOWNLOADED = re.compile(r"\s*Downloaded (?P<name>\S+)$")
 _COMPLETE = re.compile(r"\s*(Prepared \d+ packages?|Installing collected packages)\b")
-_SCALES = {"KiB": 2**10, "kB": 10**3, "MiB": 2**20, "MB": 10**6, "GiB": 2**30, "GB": 10**9}
+# Their progress bars: uv draws one for every file under "Preparing packages... (3/38)", and pip one for its only file.
+_UV_FRAME = re.compile(r"Preparing packages\.\.\. \(|[^\s-]\s+-{10,}\s")
+_UV_BAR = re.compile(rf"(?P<name>[\w.-]*\w)\s+-{{10,}}\s+(?P<done>[\d.]+) ?(?P<part>[KMG]iB|B)/{_SIZE}")
+_PIP_BAR = re.compile(rf"(?:^|\s)(?P<done>[\d.]+)/{_SIZE} ")
+_SCALES = {"B": 1, "KiB": 2**10, "kB": 10**3, "MiB": 2**20, "MB": 10**6, "GiB": 2**30, "GB": 10**9}
+
+
+@dataclass
+class _Download:
+    """A file on its way: its size, the bytes that came, and the clock when it was first seen."""
+
+    size: int
+    done: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def described(self, name: str, *, with_rate: bool) -> str:
+        """``torch (412 MB of 846 MB, 40 MB/s, 11 s left)``."""
+        seconds = time.monotonic() - self.began
+        size = progress.format_size(self.size)
+        if not self.done or seconds < 1:
+            return f"{name} ({size})"
+        rate = self.done / seconds
+        left = f"{progress.format_time(max(self.size - self.done, 0) / rate)} left"
+        speed = f"{progress.format_size(int(rate))}/s, " if with_rate else ""
+        return f"{name} ({progress.format_size(self.done)} of {size}, {speed}{left})"
 
 
 class ShownSteps:
     """Shows the steps of an install: a line for each, and the bytes that are downloaded."""
 
     def __init__(self) -> None:
-        self._sizes: dict[str, int] = {}  # of the files on their way
+        self._files: dict[str, _Download] = {}  # on their way
+        self._finished = self._counted = 0  # bytes of the files before them, and the bytes that are shown
 
     def __call__(self, step: Step) -> None:
         """Show one step."""
@@ -87,34 +115,60 @@ class ShownSteps:
                 progress.say(step.text)
             self._read(step.text)
             return
+        if step.stage == "download":
+            self._read_bars(step.text)
+            return
         if step.stage == "done" or SETTINGS.verbose or not progress.is_live():
             progress.say(step.text)
         progress.phase("" if step.stage == "done" else step.text, step.size, in_bytes=step.size is not None)
+        self._files, self._finished, self._counted = {}, 0, 0
 
     def _read(self, line: str) -> None:
         """Count what a line of the package manager says is downloaded."""
         if found := _DOWNLOADING.match(line):
             name = found["name"]
             if name.endswith((".whl", ".tar.gz", ".zip")):  # pip, which downloads one file after the other
-                self._finish(*self._sizes)
-                name = name.split("-")[0]
-            self._sizes[name] = int(float(found["size"]) * _SCALES[found["unit"]])
-            self._show(0)
+                self._finish(*self._files)
+                name = name.rpartition("/")[2].split("-")[0]
+            self._files[name] = _Download(_bytes(found["size"], found["unit"]))
+            self._show()
         elif found := _DOWNLOADED.match(line):
             self._finish(found["name"])
         elif _COMPLETE.match(line):
-            self._finish(*self._sizes)
+            self._finish(*self._files)
             progress.phase("putting the files in place")
+
+    def _read_bars(self, text: str) -> None:
+        """Count what progress bars show; of uv's, a file that has no bar any more is complete."""
+        if _UV_FRAME.search(text):
+            bars = {bar["name"]: bar for bar in _UV_BAR.finditer(text)}
+            self._finish(*(self._files.keys() - bars.keys()))
+            for name, bar in bars.items():
+                file = self._files.setdefault(name, _Download(_bytes(bar["size"], bar["unit"])))
+                file.done = max(file.done, _bytes(bar["done"], bar["part"]))
+        elif (found := _PIP_BAR.search(text)) and self._files:
+            file = next(reversed(self._files.values()))
+            file.done = max(file.done, min(_bytes(found["done"], found["unit"]), file.size))
+        self._show()
 
     def _finish(self, *names: str) -> None:
         for name in names:
-            self._show(self._sizes.pop(name, 0))
+            if file := self._files.pop(name, None):
+                self._finished += file.size
+        self._show()
 
-    def _show(self, done: int) -> None:
+    def _show(self) -> None:
         """Count bytes, and name the files on their way, the largest first."""
-        largest = sorted(self._sizes.items(), key=lambda one: -one[1])
-        files = ", ".join(f"{name} ({progress.format_size(size)})" for name, size in largest)
-        progress.advance(done, f"downloading {files}" if files else "")
+        largest = sorted(self._files.items(), key=lambda one: -one[1].size)
+        # The rate of the only file is that of all of them, which the line has already.
+        files = [file.described(name, with_rate=len(largest) > 1) for name, file in largest]
+        total = self._finished + sum(file.done for file in self._files.values())
+        progress.advance(total - self._counted, f"downloading {', '.join(files)}" if files else "")
+        self._counted = total
+
+
+def _bytes(number: str, unit: str) -> int:
+    return int(float(number) * _SCALES[unit])
 
 
 def _lock_among(words: list[str]) -> Path | None:

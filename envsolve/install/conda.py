@@ -23,7 +23,7 @@ from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.system.files import read_regular
 from envsolve.system.limits import count_of
-from envsolve.system.processes import stream
+from envsolve.system.streaming import stream
 from envsolve.values import PythonVersion
 
 # Reading an explicit lock (CEP 23): conda packages by URL and hash, by envsolve or by another tool.

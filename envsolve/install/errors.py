@@ -151,7 +151,7 @@ def _plain(line: str) -> str:
 # Progress of an install: a stream of steps.
 
 
-Stage = Literal["wait", "prepare", "packages", "output", "verify", "swap", "done"]
+Stage = Literal["wait", "prepare", "packages", "output", "download", "verify", "swap", "done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,8 @@ class Step:
     """One thing that is happening now.
 
     Attributes:
-        stage: The current step of the install; ``output`` is a raw line of the package manager.
+        stage: The current step of the install; ``output`` is a raw line of the package manager, ``download`` one that
+            it draws over later, with the bytes that came of each file.
         text: One line for a person.
         size: Bytes that this step downloads at most; None if that is not known.
     """

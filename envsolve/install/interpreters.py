@@ -17,7 +17,8 @@ from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags
 
 from envsolve.errors import UsageError
 from envsolve.install.errors import InstallError, explained
-from envsolve.system.processes import ask, stream
+from envsolve.system.processes import ask
+from envsolve.system.streaming import stream
 from envsolve.values import PythonVersion
 
 PROBE_SECONDS = 30.0

@@ -27,8 +27,9 @@ from envsolve.install.staging import Staging
 from envsolve.machine.model import Machine
 from envsolve.planning.plan import Plan
 from envsolve.system.limits import count_of
-from envsolve.system.processes import ask, stream
+from envsolve.system.processes import ask
 from envsolve.system.progress import format_size
+from envsolve.system.streaming import stream
 
 _LEAST_ROOM = 1_000_000
 """Free bytes that every download takes, for use if the size of the files is not known."""
@@ -285,6 +286,7 @@ def _attempt(
         command,
         environ={**managers.child_environment(manager, stage.folder, stage.temporary), **told},
         on_line=lambda line: progress(Step("output", line)),
+        on_redraw=lambda line: progress(Step("download", line)),
     )
     if ended.returncode != 0:
         failure = explained(manager.name, ended.returncode, ended.stderr.splitlines())

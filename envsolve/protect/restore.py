@@ -27,8 +27,8 @@ from envsolve.packages.commands import Command
 from envsolve.protect.dry_run import read_command
 from envsolve.protect.keep import DIRECTORY
 from envsolve.system.files import dump, from_json, read_regular, real_path, replace_file
-from envsolve.system.processes import stream
 from envsolve.system.progress import phase
+from envsolve.system.streaming import stream
 
 SCHEMA: Literal["envsolve.state/1"] = "envsolve.state/1"
 _NAME = re.compile(r"state-(\d+)\.json")

@@ -1,4 +1,4 @@
-"""Child processes: ask one, stream one, or isolate one with limits; each is gone when its caller is done with it.
+"""Child processes: ask one, or isolate one with limits; each is gone when its caller is done with it.
 
 Every child leads a session of its own, so that ending it also ends what it started itself.
 """
@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,13 +30,12 @@ ENDING_SIGNALS = () if sys.platform == "win32" else (signal.SIGTERM, signal.SIGH
 LIFELINE = "ENVSOLVE_LIFELINE"
 """Names to an isolated child the descriptor of a pipe that ends when this process does, even by SIGKILL."""
 
-_KEPT_LINES = 200
-_GRACE_SECONDS = 3.0
+ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""Colours and cursor movements: Python 3.13 colours its tracebacks if FORCE_COLOR is set, as CI services do."""
+
 _TAIL_BYTES = 64 * 1024
 # Time for the pipe to empty once the process group is dead; only a descendant that left the group can hold it longer.
 _DRAIN_SECONDS = 1.0
-# Python 3.13 writes colours into tracebacks if FORCE_COLOR is set, as CI services do.
-_COLOURS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _FIRST_FREE = 3  # The numbers below belong to the standard streams, even if the caller has closed its own.
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 # Loaded before any fork: between fork and exec the child must not import or open anything.
@@ -110,41 +108,6 @@ def capture(command: Sequence[str], environ: Mapping[str, str], *, limit: float 
     return Ended(code, out, err.decode(errors="replace"), time.monotonic() - started)
 
 
-def stream(command: Sequence[str], *, environ: Mapping[str, str], on_line: Callable[[str], None]) -> Ended:
-    """Run ``command`` to its end and pass on each line that it prints, stdout and stderr together.
-
-    Any exception, including Ctrl-C, first ends the child's whole process group. If this process is killed, Linux kills
-    the child too, but not what the child has started.
-
-    Raises:
-        OSError: The program cannot be started.
-    """
-    started = time.monotonic()
-    process = subprocess.Popen(
-        command,
-        env=dict(environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        preexec_fn=_following_parent(),
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-    )
-    kept: deque[str] = deque(maxlen=_KEPT_LINES)
-    try:
-        assert process.stdout is not None
-        with process.stdout:
-            for line in process.stdout:
-                kept.append(line.rstrip())
-                on_line(kept[-1])
-        return Ended(process.wait(), stderr="\n".join(kept), seconds=time.monotonic() - started)
-    except BaseException:
-        _end_group(process)
-        raise
-
-
 @contextlib.contextmanager
 def isolated(
     command: Sequence[str], *, environ: Mapping[str, str], directory: Path, time_limit: float
@@ -174,7 +137,7 @@ def isolated(
             stderr=subprocess.PIPE,
             start_new_session=True,
             pass_fds=() if lifeline is None else (lifeline,),
-            preexec_fn=_following_parent(),
+            preexec_fn=following_parent(),
         )
         child = Isolated(process, time_limit)
         try:
@@ -266,10 +229,10 @@ class _Tail(threading.Thread):
             os.close(self._descriptor)
 
     def text(self) -> str:
-        return _COLOURS.sub("", self._kept.decode(errors="replace"))
+        return ESCAPES.sub("", self._kept.decode(errors="replace"))
 
 
-def _following_parent() -> Callable[[], None] | None:
+def following_parent() -> Callable[[], None] | None:
     """A ``preexec_fn``: Linux kills the child when the thread that started it ends, however it ends."""
     return None if _LIBC is None else functools.partial(_die_with, os.getpid())
 
@@ -292,17 +255,6 @@ def kill_group(leader: subprocess.Popen[Any]) -> None:
         pass  # The child is reaped and left nobody behind.
     except PermissionError:
         leader.kill()  # A member changed its user; the child itself is still ours.
-
-
-def _end_group(process: subprocess.Popen[str]) -> None:
-    """SIGTERM to the child's whole group, then SIGKILL to what is left of it."""
-    if sys.platform != "win32":
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_SECONDS)
-    kill_group(process)
-    process.wait()
 
 
 _arrived: list[int] = []

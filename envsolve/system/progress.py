@@ -122,7 +122,8 @@ class _Display:
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._ended = stream, threading.Event()
         self.live = stream.isatty() and os.environ.get("TERM") != "dumb"
-        self._drawn = self._lost = False
+        self._drawn = 0  # rows on the terminal
+        self._lost = False
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
@@ -140,8 +141,8 @@ class _Display:
 
     def clear(self) -> None:
         if self._drawn:
-            self._drawn = False
-            self._write("\r\x1b[2K")
+            self._write(self._erasing())
+            self._drawn = 0
 
     def _run(self) -> None:
         if self.live:
@@ -150,9 +151,9 @@ class _Display:
                 wait = _REDRAW
                 with _lock:
                     if _status.text and not self._ended.is_set():
-                        width = _width(self._stream) - 1
-                        self._drawn = True
-                        self._write(f"\r\x1b[2K{printable(_line(_status))[:width]}")
+                        rows = _rows(printable(_line(_status)), printable(_status.note), _width(self._stream) - 1)
+                        self._write(self._erasing() + "\n".join(rows))
+                        self._drawn = len(rows)
         else:
             first, wait = _PERIODS
             while not self._ended.wait(first):
@@ -160,6 +161,10 @@ class _Display:
                 with _lock:
                     if _status.text and not self._ended.is_set():
                         self._write(f"{printable(_line(_status))}\n")
+
+    def _erasing(self) -> str:
+        """The command that erases the rows that are drawn, from the last to the first."""
+        return "\r\x1b[2K" + "\x1b[1A\x1b[2K" * (self._drawn - 1)
 
     def _write(self, text: str) -> None:
         try:
@@ -179,21 +184,33 @@ def _width(stream: TextIO) -> int:
         return 80
 
 
+def _rows(line: str, note: str, width: int) -> list[str]:
+    """The line as one row; its note gets a row of its own if both do not fit."""
+    if note and len(line) > width:
+        return [line.removesuffix(f", {note}")[:width], f"  {note}"[:width]]
+    return [line[:width]]
+
+
 def _line(status: _Status) -> str:
-    """``installing 38 packages: 1.2 of 3.4 GB, 84 MB/s, 26 s left, torch``."""
+    """``installing 38 packages: 1.2 GB of 3.4 GB, 84 MB/s, 26 s left, torch``."""
     seconds = time.monotonic() - status.began
     parts = []
-    # Package managers say when a file is complete, not how much of it is: with none complete there is nothing to count.
+    is_timed = False
+    # Nothing has come yet while the package manager reads metadata, and nothing comes if its cache has the files.
     if status.in_bytes and status.total and status.done:
         parts.append(f"{format_size(status.done)} of {format_size(status.total)}")
         if seconds > _DELAY:
             rate = status.done / seconds
-            parts += [f"{format_size(int(rate))}/s", f"{(status.total - status.done) / rate:.0f} s left"]
+            left = max(status.total - status.done, 0) / rate
+            parts += [f"{format_size(int(rate))}/s", f"{format_time(left)} left"]
+            is_timed = True
     elif status.total and not status.in_bytes:
         parts.append(f"{status.done} of {status.total}")
     if status.files:
         parts.append(f"{status.files} file{'s' * (status.files != 1)} ({format_size(status.size)}) read")
-    parts += [f"{seconds:.0f} s", *([status.note] if status.note else [])]
+    # One time is enough: beside the time that is left, the time that has passed could be taken for it.
+    parts += [] if is_timed else [format_time(seconds)]
+    parts += [status.note] if status.note else []
     return f"{status.text}: {', '.join(parts)}"
 
 
@@ -204,3 +221,11 @@ def format_size(size: int) -> str:
             number = size / scale
             return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
     return f"{size} bytes"
+
+
+def format_time(seconds: float) -> str:
+    """``26 s``, ``14 min``, ``2 h 5 min``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

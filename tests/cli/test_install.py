@@ -62,3 +62,53 @@ def test_bytes_are_counted_when_a_file_is_there(lines: Sequence[str], size: int,
         assert (status.done, status.total, status.note) == (size, 1_000_000_000, f"downloading torch ({torch})")
         show(Step("output", "Prepared 2 packages in 59.08s" if lines is UV else "Installing collected packages: torch"))
         assert progress._status.text == "putting the files in place"
+
+
+# What uv 0.13 draws on a terminal of 60 columns, with its spinner, and what pip 23 and pip 26 draw.
+def frame(count: int, *bars: str) -> str:
+    return "".join(f"{row:<60}" for row in (f"\u2819 Preparing packages... ({count}/3)", *bars))
+
+
+def bar(name: str, done: str, size: str) -> str:
+    return f"{name:<20} {'-' * 30} {done:>8}/{size:<8}"
+
+
+def test_the_bytes_of_each_file_are_counted_while_uv_downloads_it() -> None:
+    show = ShownSteps()
+    with progress.shown(io.StringIO()):
+        show(Step("packages", "installing 3 packages", 1_000_000_000))
+        show(
+            Step(
+                "download",
+                frame(0, bar("torch", "0 B", "800.00 MiB"), bar("nvidia-cudnn-cu12", "1.00 MiB", "64.00 MiB")),
+            )
+        )
+        assert progress._status.done == 2**20
+        show(Step("download", frame(1, bar("torch", "200.00 MiB", "800.00 MiB"))))
+        assert progress._status.done == 264 * 2**20
+        assert progress._status.note.startswith("downloading torch (839 MB)")
+        next(iter(show._files.values())).began -= 10
+        show(Step("download", frame(1, bar("torch", "400.00 MiB", "800.00 MiB"))))
+        assert progress._status.note == "downloading torch (419 MB of 839 MB, 10 s left)"
+        show(Step("download", frame(2)))
+        assert (progress._status.done, progress._status.note) == (864 * 2**20, "")
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "     \u2501\u2501\u2501\u2578      400.0/800.0 MB 40.0 MB/s eta 0:00:10",
+        "   \u2501\u2501 400.0/800.0 MB 40.0 MB/s  0:00:10",
+    ],
+)
+def test_the_bytes_of_a_file_are_counted_while_pip_downloads_it(drawn: str) -> None:
+    show = ShownSteps()
+    with progress.shown(io.StringIO()):
+        show(Step("packages", "installing 3 packages", 1_000_000_000))
+        show(Step("output", "  Downloading https://example.org/f/torch-2.9.1-cp312-cp312-linux_x86_64.whl (800.0 MB)"))
+        next(iter(show._files.values())).began -= 10
+        show(Step("download", drawn))
+        assert progress._status.done == 400_000_000
+        assert progress._status.note == "downloading torch (400 MB of 800 MB, 10 s left)"
+        show(Step("output", "  Downloading numpy-2.3.4-cp312-cp312-linux_x86_64.whl (16.6 MB)"))
+        assert progress._status.done == 800_000_000

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from envsolve.errors import InterruptedBySignalError
-from envsolve.system.processes import ask, capture, kill_group, raise_arrived, signals_postponed, signals_raised, stream
+from envsolve.system.processes import ask, capture, kill_group, raise_arrived, signals_postponed, signals_raised
+from envsolve.system.streaming import stream
 
 ENVIRON = {"PATH": "/usr/bin:/bin"}
 
@@ -80,6 +81,30 @@ def test_a_stream_passes_lines_on_and_keeps_the_last() -> None:
     lines: list[str] = []
     ended = stream(["sh", "-c", "echo out; echo err >&2; exit 3"], environ=ENVIRON, on_line=lines.append)
     assert (ended.returncode, ended.stderr, lines) == (3, "out\nerr", ["out", "err"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+def test_lines_that_a_child_draws_over_are_passed_on_and_not_kept() -> None:
+    lines: list[str] = []
+    drawn: list[str] = []
+    text = r"begin\n bar 1/2\r\033[2K bar \033[32m2/2\033[0m\r\033[2Kend \303\274\nlast"
+    script = f"test -t 1 && test -t 2 && printf '{text}'; exit 3"
+    ended = stream(["sh", "-c", script], environ=ENVIRON, on_line=lines.append, on_redraw=drawn.append)
+    assert (ended.returncode, ended.stderr) == (3, "begin\nend ü\nlast")
+    assert (lines, drawn) == (["begin", "end ü", "last"], [" bar 1/2", " bar 2/2"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+def test_a_system_without_pseudo_terminals_has_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left() -> tuple[int, int]:
+        raise OSError("out of pty devices")
+
+    monkeypatch.setattr(os, "openpty", none_left)
+    lines: list[str] = []
+    ended = stream(
+        ["sh", "-c", "test -t 1 || echo pipe"], environ=ENVIRON, on_line=lines.append, on_redraw=lines.append
+    )
+    assert (ended.returncode, lines) == (0, ["pipe"])
 
 
 def test_a_capture_without_end_is_killed() -> None:

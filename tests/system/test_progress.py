@@ -48,7 +48,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def drawn() -> bool:
-    return progress._display is not None and progress._display._drawn
+    return progress._display is not None and progress._display._drawn > 0
 
 
 def test_short_work_shows_nothing() -> None:
@@ -109,8 +109,41 @@ def test_control_characters_are_escaped() -> None:
 def test_bytes_have_a_rate_and_a_time_left() -> None:
     status = progress._Status("installing 2 packages", 3_400_000_000, True, 1_200_000_000, "downloading torch")
     status.began = time.monotonic() - 10
-    line = "installing 2 packages: 1.2 GB of 3.4 GB, 120 MB/s, 18 s left, 10 s, downloading torch"
+    line = "installing 2 packages: 1.2 GB of 3.4 GB, 120 MB/s, 18 s left, downloading torch"
     assert LINE(status) == line
+
+
+def test_a_note_that_does_not_fit_gets_a_row_of_its_own() -> None:
+    note = "downloading torch (412 MB of 846 MB, 11 s left)"
+    line = f"installing 38 packages: 1.2 GB of 3.4 GB, 120 MB/s, 18 s left, {note}"
+    assert progress._rows(line, note, 140) == [line]
+    assert progress._rows(line, note, 79) == [
+        "installing 38 packages: 1.2 GB of 3.4 GB, 120 MB/s, 18 s left",
+        "  downloading torch (412 MB of 846 MB, 11 s left)",
+    ]
+    assert [len(row) for row in progress._rows(line, note, 20)] == [20, 20]
+
+
+def test_both_rows_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_width", lambda stream: 40)
+
+    def work() -> None:
+        with progress._lock:
+            progress.phase("installing 38 packages with uv", 38)
+            progress.advance(1, "downloading torch")
+        wait_until(drawn)
+        progress.phase("")
+
+    shown = written_to_terminal(work)
+    assert "  downloading torch" in shown
+    assert shown.endswith(f"{ERASE}\x1b[1A\x1b[2K")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(26.4, "26 s"), (99.4, "99 s"), (840, "14 min"), (3599, "1 h 0 min"), (7500, "2 h 5 min")]
+)
+def test_times(seconds: float, text: str) -> None:
+    assert progress.format_time(seconds) == text
 
 
 @pytest.mark.parametrize(

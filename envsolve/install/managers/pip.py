@@ -43,7 +43,7 @@ class Pip:
 
     def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
         """``pip install`` of exact files: no dependencies, nothing asked of the user."""
-        options = ["--no-deps", "--no-compile", "--progress-bar=off"]
+        options = ["--no-deps", "--no-compile"]
         general = ["--no-input", "--disable-pip-version-check"]
         return [*general, "install", *options, "--requirement", str(requirements)]
 

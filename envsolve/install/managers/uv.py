@@ -32,7 +32,7 @@ class Uv:
 
         uv links files to its cache by default; an edit in one environment would then reach all others.
         """
-        options = ["--no-deps", "--no-progress", "--link-mode", "copy", "--python", str(python)]
+        options = ["--no-deps", "--link-mode", "copy", "--python", str(python)]
         return ["pip", "install", *options, "--requirement", str(requirements)]
 
     def settings(self, folder: Path) -> Mapping[str, str]:
