@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
+from envsolve.cli.builds import svg_format
+
 HERE = Path(__file__).parent / "pictures"
 COLUMNS = 104
-# A README shows an SVG as an image, which may load nothing: leave out the fonts that rich names by URL.
-FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace(
-    "Fira Code, monospace", "Fira Code, Menlo, Consolas, DejaVu Sans Mono, monospace"
-)
 
 #: Files that the commands read.
 FILES = {
@@ -52,7 +48,7 @@ def record(name: str, commands: list[str]) -> Path:
             )
             console.print(Text.from_ansi(run.stdout))
     picture = HERE / f"{name}.svg"
-    picture.write_text(console.export_svg(title=name, code_format=FORMAT, unique_id=name), encoding="utf-8")
+    picture.write_text(console.export_svg(title=name, code_format=svg_format(), unique_id=name), encoding="utf-8")
     return picture
 
 

@@ -33,7 +33,7 @@ _LEGEND = {
     "?": "not known whether it runs",
     "no": "does not run",
     "!": "torch runs, kernels of its Triton do not",
-    "*": "what envsolve plan takes",
+    "*": "the build that envsolve plan chooses",
 }
 # Where the output is not a terminal, a table is as wide as it needs: what reads it wraps lines, or cuts them.
 _UNLIMITED = 1000
@@ -302,4 +302,12 @@ def _html(matrix: Matrix) -> str:
 
 
 def _svg(matrix: Matrix) -> str:
-    return _picture(matrix).export_svg(title=f"envsolve builds: {matrix.title}")
+    return _picture(matrix).export_svg(title=f"envsolve builds: {matrix.title}", code_format=svg_format())
+
+
+def svg_format() -> str:
+    """rich's template of a terminal's picture without its fonts: an SVG that is shown as an image may load nothing."""
+    from rich._export_format import CONSOLE_SVG_FORMAT
+
+    without_fonts = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    return without_fonts.replace("Fira Code, monospace", "Fira Code, Menlo, Consolas, DejaVu Sans Mono, monospace")

@@ -61,7 +61,7 @@ def command(
     prefix = _environment(prefix, python)
     given = _only(file, log)
     if given is not None and _is_text(given):
-        log, piped = "the command line", given
+        log, piped = "the text of the command line", given
     else:
         log, piped = _text_named(given, elsewhere=prefix is not None or run or fix or restore)
     if log is None and prefix is None:
@@ -100,11 +100,11 @@ def _own(text: str, name: str, other_place: object) -> Path | None:
     except UsageError as error:
         other = error.message
     if other is not None:
-        remark(f"{name} is read without the environment {prefix} and this machine: {other}")
-        remark(f"if it is from that environment, add: --prefix {shlex.quote(str(prefix))}")
+        remark(f"not using the environment {prefix} and this machine to explain {name}: {other}")
+        remark(f"if the text is from that environment, add: --prefix {shlex.quote(str(prefix))}")
         return None
-    remark(f"{name} is read together with the environment {prefix} and this machine, since it names no other")
-    remark("if it is from another machine, name that one: --target 'GPU, driver VERSION'")
+    remark(f"using the environment {prefix} and this machine to explain {name}, since it names no other")
+    remark("if the text is from another machine, name that one: --target 'GPU, driver VERSION'")
     return prefix
 
 
@@ -125,7 +125,7 @@ def _diagnose(
         )
     listed = read_text(str(installed)) if installed else None
     text = piped or (read_text(log) if log else "")
-    prefix = prefix or _own(text, log or "", machines or installed)
+    prefix = prefix or _own(text, "the standard input" if log == "-" else log or "", machines or installed)
     if prefix is not None and run_limit is not None:
         probes = _tried(prefix, run_limit)
     found = envsolve.diagnose(text, machines, installed=listed, prefix=prefix, probes=probes)
@@ -176,7 +176,7 @@ def read_text(name: str) -> str:
 
 def _is_text(given: str) -> bool:
     """Whether a person pasted the error itself in place of the name of a file that has it."""
-    return " " in given and ":" in given and not is_there(Path(given))
+    return len(given.split()) > 3 and not is_there(Path(given))
 
 
 def _only(file: str | None, log: str | None) -> str | None:

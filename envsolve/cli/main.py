@@ -139,16 +139,13 @@ def _failed(error: Exception, as_json: bool) -> int:
 
 def _end(message: str, hint: str | None, code: int, as_json: bool) -> int:
     """Print an error for people, and for programs if they asked for JSON and have none yet; return the exit code."""
-    from envsolve.cli.output import SETTINGS, deliver
-    from envsolve.system.limits import printable
+    from envsolve.cli.output import SETTINGS, deliver, say
 
     if "@" in message:  # of a URL in the place of another setting, too
         from envsolve.packages.urls import without_logins
 
         message = without_logins(message)
-    print(printable(f"envsolve: {message}"), file=sys.stderr)
-    if hint:
-        print(printable(f"  what to do: {hint}"), file=sys.stderr)
+    say(f"envsolve: {message}" + (f"\n  what to do: {hint}" if hint else ""))
     if as_json and not SETTINGS.delivered:
         from contextlib import suppress
 

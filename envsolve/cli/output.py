@@ -38,9 +38,26 @@ SETTINGS = Settings()
 
 def remark(text: str) -> None:
     """Say something beside the result."""
-    if not SETTINGS.quiet and sys.stderr is not None:
-        clear()
-        print(printable(text), file=sys.stderr)
+    if not SETTINGS.quiet:
+        say(text)
+
+
+def say(text: str) -> None:
+    """Print a message to stderr; on a terminal wrapped at its width, and with colour if it is an error."""
+    if sys.stderr is None:
+        return
+    clear()
+    text = printable(text)
+    if not sys.stderr.isatty():
+        print(text, file=sys.stderr)
+        return
+    width = _columns(sys.stderr)
+    lines = [part for line in text.splitlines() for part in _wrapped(line, width)]
+    if lines and lines[0].startswith(_ERROR) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        # By hand: rich takes a tenth of a second to import. The stream escapes what it does not get as a command.
+        getattr(sys.stderr, "command", sys.stderr.write)(f"\x1b[1;31m{_ERROR}\x1b[0m")
+        lines[0] = lines[0].removeprefix(_ERROR)
+    print("\n".join(lines), file=sys.stderr)
 
 
 def confirm() -> None:
@@ -152,9 +169,10 @@ def deliver_text(text: str, target: Path | None) -> None:
         from rich.text import Text
 
         lines = []
+        width = _columns(sys.stdout)
         for whole in printable(text).splitlines():
             # What is dim is dim to its end, however many lines of the terminal that takes.
-            parts = [Text(part, style="dim" if _DIM.match(whole) else "") for part in _wrapped(whole)]
+            parts = [Text(part, style="dim" if _DIM.match(whole) else "") for part in _wrapped(whole, width)]
             for part in parts:
                 for pattern, style in _STYLES.items():
                     part.highlight_regex(pattern, style)
@@ -181,31 +199,44 @@ _STYLES = {
 _DIM = re.compile(r"skip\b|Facts ")
 # What a line begins with: a label, a mark or a number. Its other lines are indented to the text after that.
 _LEAD = re.compile(r"\s*(?:[A-Z][a-z]+ {2,}|(?:pass|fail|skip) {2}|[-+?] |\d+\. )?")
-_VERBATIM = re.compile(r" {4,}|Next |Or  ")  # commands, and what is aligned with them
+_PROGRAMS = r"(?:[A-Z_]+=\S+ )*(?:pip|uv|conda|mamba|pixi|envsolve|python3?|export|sudo|apt-get|docker|git|curl|make)\b"
+# Commands: a paragraph of their own, or what stands after the label of the next step.
+_VERBATIM = re.compile(rf" {{4,8}}\S|(?:Next {{6}}|Or {{8}}|Or {{4,7}}| {{10}}){_PROGRAMS}")
+# A command at the end of a sentence. One in its middle is wrapped with the sentence.
+_ENDING = re.compile(rf"(?P<prose>(?!envsolve:).*?:) (?P<command>{_PROGRAMS} (?:(?!, | \(|; ).)+)$")
+_ERROR = "envsolve:"
 
 
 def text_width(stream: TextIO | None) -> int:
     """The width for paragraphs: a terminal's, or that of text that goes to a file or a pipe."""
-    import shutil
-
     from envsolve.diagnose.model import WIDTH
 
-    return max(shutil.get_terminal_size().columns, 40) if stream is not None and stream.isatty() else WIDTH
+    return _columns(stream) if stream is not None and stream.isatty() else WIDTH
 
 
-def _wrapped(line: str) -> list[str]:
-    """A line as lines that are at most as long as the terminal is wide."""
-    import shutil
+def _columns(stream: TextIO) -> int:
+    """The width of the terminal that a stream writes to: ``COLUMNS``, otherwise its own, otherwise 80."""
+    try:
+        return max(int(os.environ.get("COLUMNS") or os.get_terminal_size(stream.fileno()).columns), 40)
+    except (OSError, ValueError):
+        return 80
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """A line as lines of at most ``width`` characters; a command stays in one piece, so that it can be copied."""
     import textwrap
 
-    width = max(shutil.get_terminal_size().columns, 40)
     lead = _LEAD.match(line)
     if len(line) <= width or _VERBATIM.match(line) or lead is None:
         return [line]
+    # A sentence that begins a little indented needs more, so that its second line does not look like the next one.
+    indent = " " * (len(lead[0]) if lead[0].strip() or len(lead[0]) > 2 else len(lead[0]) + 2)
+    if (found := _ENDING.match(line)) and len(indent) + len(found["command"]) <= 2 * width:
+        return [*_wrapped(found["prose"], width), f"{indent}  {found['command']}"]
     return textwrap.wrap(
         line,
         width,
-        subsequent_indent=" " * max(len(lead[0]), 2),
+        subsequent_indent=indent,
         break_on_hyphens=False,
         break_long_words=False,
         replace_whitespace=False,

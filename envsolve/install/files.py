@@ -249,6 +249,11 @@ def _from_plan(package: PlannedPackage) -> File:
             f"{package.name} is built from {package.url}, which was not read{why}",
             hint="plan again where it can be reached, then install",
         )
+    if package.url is not None and not package.index and package.evidence is None and not hashes:
+        raise UsageError(
+            f"{package.name} is requested by the URL {without_secrets(package.url)}, without a hash",
+            hint="append #sha256=DIGEST to the URL, with the digest of: curl -sL URL | sha256sum",
+        )
     if package.url is None or package.filename is None or not hashes:
         raise IndexUnavailableError(
             f"the plan knows {package.name} {package.version} only from the catalogue, without a URL or a hash",

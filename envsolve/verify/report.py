@@ -381,7 +381,7 @@ def summary(report: Report) -> str:
             text += f", {max(0.0, report.seconds - report.import_seconds):.1f} s beyond importing torch once"
     if report.passed or report.failed:
         return text
-    return f"{text}: nothing could be checked; the lines above say what is missing"
+    return f"{text}: {'no GPU check could run' if count['pass'] else 'nothing could be checked'}; see the lines above"
 
 
 def _change_lines(report: Report) -> list[str]:

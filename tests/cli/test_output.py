@@ -215,6 +215,54 @@ def test_text_is_coloured_and_wrapped_on_a_terminal(
     assert plain[-1] == TEXT.splitlines()[-1]  # a command can be copied whole
 
 
+HINT = "install driver 580.65.06 or newer (branch R580) and plan again, or ask for torch==2.13.0"
+
+
+def test_hints_and_reasons_are_wrapped_with_a_hanging_indent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = "pip install torch==2.11.0+cu128 --extra-index-url https://example.org/whl/cu128"
+    text = f"  because {HINT}\n          {HINT}\n          {command}\n          install it from that index: {command}\n"
+    shown = re.sub(r"\x1b\[[\d;]*m", "", styled(monkeypatch, capsys, text, FORCE_COLOR="1")).splitlines()
+    assert shown == [
+        "  because install driver 580.65.06 or newer (branch R580)",
+        "    and plan again, or ask for torch==2.13.0",
+        "          install driver 580.65.06 or newer (branch R580)",
+        "          and plan again, or ask for torch==2.13.0",
+        f"          {command}",
+        "          install it from that index:",
+        f"            {command}",
+    ]
+
+
+def on_terminal(*words: str, **variables: str) -> str:
+    """What the command writes to a terminal."""
+    reader, terminal = os.openpty()
+    environ = {**os.environ, "TERM": "xterm", **variables}
+    process = subprocess.Popen([*ENVSOLVE, *words], env=environ, stdout=terminal, stderr=terminal, text=True)
+    os.close(terminal)
+    shown = b""
+    try:
+        while chunk := os.read(reader, 4096):
+            shown += chunk
+    except OSError:  # how Linux reports the end
+        pass
+    os.close(reader)
+    process.wait(120)
+    return shown.decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+def test_an_error_on_a_terminal_is_wrapped_and_coloured() -> None:
+    shown = on_terminal("plan", "comfyui", COLUMNS="60", NO_COLOR="")
+    assert shown.startswith("\x1b[1;31menvsolve:\x1b[0m comfyui: ")
+    lines = shown.replace("\r\n", "\n").splitlines()[1:]
+    assert len(lines) > 1 and all(len(line) <= 60 for line in lines)
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert "\x1b" not in on_terminal("plan", "comfyui", NO_COLOR="1")
+    assert "\x1b" not in on_terminal("plan", "comfyui", NO_COLOR="", TERM="dumb")
+
+
 def test_a_skipped_check_is_dim_to_its_end_and_empty_lines_stay(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

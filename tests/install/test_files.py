@@ -77,9 +77,17 @@ def test_a_commit_is_pinned_by_its_id_and_a_folder_by_its_content(target: Target
 
 @pytest.mark.parametrize("lack", [{"url": None}, {"hashes": {}}, {"hashes": {"md5": "b" * 32}}, {"filename": None}])
 def test_a_file_that_only_the_catalogue_knows_is_an_index_failure(lack: dict[str, object], target: Target) -> None:
-    package = replace(WHEEL, **lack)
+    package = replace(WHEEL, index="https://example.org/simple/", **lack)
     with pytest.raises(IndexUnavailableError, match=r"demo 1\.0 only from the catalogue"):
         wanted(plan_of(package), target)
+
+
+def test_a_file_that_was_requested_by_url_needs_a_hash(target: Target) -> None:
+    package = replace(WHEEL, url="https://me:secret@example.org/demo-1.0-py3-none-any.whl", index=None, hashes={})
+    with pytest.raises(UsageError, match=r"requested by the URL https://[^ ]*example\.org.*without a hash") as refused:
+        wanted(plan_of(package), target)
+    assert "secret" not in refused.value.message
+    assert refused.value.hint is not None and "#sha256=" in refused.value.hint
 
 
 def test_an_impossible_plan_is_refused_with_its_conflict(target: Target) -> None:

@@ -23,7 +23,7 @@ def check(status: Status) -> Check:
 def test_packages_as_planned_prove_nothing_of_what_they_do() -> None:
     report = Report(checks=(replace(check("pass"), name="plan"), check("skip")))
     assert not report.passed
-    assert "nothing could be checked" in describe(report)
+    assert "no GPU check could run" in describe(report)
 
 
 def test_a_raw_error_does_nothing_to_the_terminal() -> None:

@@ -144,6 +144,8 @@ def _for_unread(scene: Scene) -> Iterator[Fix]:
     # If neither the torch nor the GPUs are known, no other torch is known to be better.
     others = replacements(scene) if scene.torch is not None or (scene.gpus and scene.about_torch) else ()
     yield from others
+    if scene.torch is None and not scene.gpus and extension_named(scene) is None:
+        yield CAUSE.fix("torch-for-gpu")
     if others and scene.first("kernel-plain") and extension_named(scene) in (None, "torchaudio", "torchvision"):
         return  # people's words about a torch
     yield from _of_family(scene)
