@@ -12,24 +12,24 @@ from packaging.utils import canonicalize_name
 
 from envsolve.advice.changes import combined_change, for_another_driver, linux_instead, remedies, use_python
 from envsolve.advice.published import explain_unpublished, explain_unpublished_variant, published_as, repository_of
-from envsolve.advice.relaxations import Trials, proved_siblings, relaxations, without_one, without_parents
+from envsolve.advice.relaxations import (
+    Trials,
+    parties_of,
+    proved_siblings,
+    relaxations,
+    sentences,
+    without_one,
+    without_parents,
+)
 from envsolve.facts.catalogue import variants
 from envsolve.machine.model import Platform
 from envsolve.packages.requirements import Need
 from envsolve.rules.platform import SYSTEMS, admits_python, same_system
-from envsolve.solve.candidate_selector import CandidateSelector
-from envsolve.solve.claims import cuda_excluded
+from envsolve.solve.candidate_selector import CandidateSelector, parsed
+from envsolve.solve.claims import cuda_excluded, gpu_excluded
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limit, Limits, best_under, limits_of
-from envsolve.solve.needs import (
-    AnyCandidate,
-    Candidate,
-    ClaimNeed,
-    PackageNeed,
-    PythonNeed,
-    VariantCandidate,
-    VariantNeed,
-)
+from envsolve.solve.needs import ClaimNeed, PackageNeed, PythonNeed
 from envsolve.solve.outcome import Conflict, ConflictFact, Fix
 from envsolve.solve.pins import Cause
 
@@ -182,10 +182,10 @@ def conflict_report(
     limited = [(canonicalize_name(need.requirement.name),) for need in core if need.requirement.specifier]
     relaxed = tuple(relaxations(roots, limited, family, trials))
     # The conflict holds every version of a package that was tried: the newest and the oldest are enough.
-    parties = _parties(causes)
+    parties = parties_of(causes)
     newest = [party[0] for party in parties]
     asked = [cause.need for cause in newest if isinstance(cause.need, PackageNeed)]
-    facts = [ConflictFact(text) for party in parties for text in _sentences(party)]
+    facts = [ConflictFact(text) for party in parties for text in sentences(party)]
     failures: list[ConflictFact] = []
     fixes: list[Fix] = []
     for name in dict.fromkeys(need.name for need in asked):
@@ -194,7 +194,7 @@ def conflict_report(
         facts += map(ConflictFact, about.facts)
         failures += about.failures
         fixes += proved_siblings(about.fixes, roots, trials)
-    fixes += [*relaxed, *_lacking(newest, family, selector)]
+    fixes += [*relaxed, *_lacking(newest, family, selector), *_older_pythons(newest, family)]
     for text, ways in _about_python(newest, family, selector):
         facts.append(ConflictFact(text))
         fixes += ways
@@ -248,6 +248,16 @@ def _about_package(
     return about
 
 
+def _older_pythons(newest: Sequence[Cause], family: Family) -> Iterator[Fix]:
+    """The Pythons with builds of an older module that a package is made for: ``torchvision<0.17`` beside basicsr."""
+    for need in (cause.need for cause in newest if isinstance(cause.need, ClaimNeed)):
+        module = parsed(need.key)
+        if module and module.specifier and family.follows_torch(module.name):
+            asked = {module.name: module.specifier}
+            found = [p for p in family.pythons if any(True for _ in replace(family, python=p).pairings(asked))]
+            yield from (use_python(found, f"{need.key} is published for it"),) if found else ()
+
+
 def _lacking(newest: Sequence[Cause], family: Family, selector: CandidateSelector) -> Iterator[Fix]:
     """Where else there is what the request asks for and no index has."""
     for need in (cause.need for cause in newest if cause.parent is None):
@@ -257,49 +267,6 @@ def _lacking(newest: Sequence[Cause], family: Family, selector: CandidateSelecto
             and not _is_of_family(need.name, need.specifier, family, selector)
         ):
             yield from _found_elsewhere(need, family, selector)
-
-
-def _parties(causes: Sequence[Cause]) -> list[list[Cause]]:
-    """Clashes of the same package over the same thing, newest version first."""
-    parties: dict[tuple[str, str], list[Cause]] = {}
-    for cause in causes:
-        # Each demand of the request speaks for itself.
-        name = cause.parent.name if isinstance(cause.parent, Candidate) else cause.need.text
-        parties.setdefault((name, cause.need.key), []).append(cause)
-    return [sorted(party, key=_age) for party in parties.values()]
-
-
-def _age(cause: Cause) -> tuple[object, ...]:
-    if isinstance(cause.parent, Candidate):
-        version = cause.parent.version
-        return (-version.epoch, tuple(-part for part in version.release), cause.parent.label)
-    return (0, (), cause.need.text)
-
-
-def _sentences(party: Sequence[Cause]) -> Iterator[str]:
-    yield _sentence(party[0])
-    if len(party) > 1:
-        rest = f"the {len(party) - 1} other versions tried" if len(party) > 2 else "the other version tried"
-        yield f"{rest} require something similar, down to: {_sentence(party[-1])}"
-
-
-def _sentence(cause: Cause) -> str:
-    if cause.parent is None:
-        origin = f" ({cause.need.origin})" if isinstance(cause.need, PackageNeed) else ""
-        return f"{cause.need.text} was asked for{origin}"
-    if isinstance(cause.need, VariantNeed):
-        return f"{_label(cause.parent)} is built for {' or '.join(sorted(cause.need.variants))}"
-    if isinstance(cause.need, ClaimNeed):
-        return f"{_label(cause.parent)} {cause.need.text}"
-    return f"{_label(cause.parent)} needs {cause.need.text}"
-
-
-def _label(candidate: AnyCandidate | None) -> str:
-    if candidate is None:
-        return "the request"
-    if isinstance(candidate, Candidate):
-        return candidate.label
-    return candidate.variant if isinstance(candidate, VariantCandidate) else candidate.holder
 
 
 def _specifier(needs: Sequence[PackageNeed]) -> SpecifierSet:
@@ -357,9 +324,17 @@ def _what_exists(name: str, specifier: SpecifierSet, family: Family, selector: C
         yield f"no {name} that is published for this environment is {words}; the newest are {shown}"
     elif not owned and (fit := cuda_excluded(name, family)):
         yield f"{name} is for a CUDA that the machine does not run: {fit.reason.text}"
+    elif not owned and (whys := _for_no_gpu(name, specifier, family, selector)):
+        yield whys[0]
     elif not owned and next(selector.candidates(name, specifier), None) is None:
         python = selector.environment.python
         yield f"no {name} {words}".rstrip() + f" has a file for Python {python} on this platform, pre-releases excluded"
+
+
+def _for_no_gpu(name: str, specifier: SpecifierSet, family: Family, selector: CandidateSelector) -> list[str]:
+    """Why each release that a specifier takes runs on no GPU of the machines; none if one may run there."""
+    whys = [gpu_excluded(name, version, family) for version, _ in selector.candidates(name, specifier)]
+    return [why for why in whys if why] if all(whys) else []
 
 
 def _other_pythons(name: str, family: Family) -> Iterator[Fix]:

@@ -13,7 +13,7 @@ from envsolve.errors import EnvsolveError
 from envsolve.packages.requirements import Need
 from envsolve.rules.nvidia.code import cuda_suffix
 from envsolve.solve.family import Family
-from envsolve.solve.needs import Candidate, PackageNeed
+from envsolve.solve.needs import AnyCandidate, Candidate, ClaimNeed, PackageNeed, VariantCandidate, VariantNeed
 from envsolve.solve.outcome import Fix
 from envsolve.solve.pins import Cause
 from envsolve.solve.resolver import Budget, Solution, Solve, UnsolvableError
@@ -235,3 +235,53 @@ def _names(cause: Cause) -> Iterator[str]:
 def _strictness(need: Need) -> int:
     operators = {s.operator for s in need.requirement.specifier}
     return 0 if operators & {"==", "==="} else 1 if operators else 2
+
+
+# A conflict in words: who needs what that excludes what others need.
+
+
+def parties_of(causes: Sequence[Cause]) -> list[list[Cause]]:
+    """Clashes of the same package over the same thing, newest version first."""
+    found: dict[tuple[str, str], list[Cause]] = {}
+    for cause in causes:
+        # Each demand of the request speaks for itself.
+        name = cause.parent.name if isinstance(cause.parent, Candidate) else cause.need.text
+        found.setdefault((name, cause.need.key), []).append(cause)
+    return [sorted(party, key=_age) for party in found.values()]
+
+
+def _age(cause: Cause) -> tuple[object, ...]:
+    if isinstance(cause.parent, Candidate):
+        version = cause.parent.version
+        return (-version.epoch, tuple(-part for part in version.release), cause.parent.label)
+    return (0, (), cause.need.text)
+
+
+def sentences(party: Sequence[Cause]) -> Iterator[str]:
+    """The newest clash of several over one thing in words, and the oldest."""
+    newest, oldest = _sentence(party[0]), _sentence(party[-1])
+    yield newest
+    # An extra and its package clash in the same words.
+    if oldest != newest:
+        others = len(party) - 1
+        rest = f"the {others} other versions tried require" if others > 1 else "the other version tried requires"
+        yield f"{rest} something similar, down to: {oldest}"
+
+
+def _sentence(cause: Cause) -> str:
+    if cause.parent is None:
+        origin = f" ({cause.need.origin})" if isinstance(cause.need, PackageNeed) else ""
+        return f"{cause.need.text} was asked for{origin}"
+    if isinstance(cause.need, VariantNeed):
+        return f"{_label(cause.parent)} is built for {' or '.join(sorted(cause.need.variants))}"
+    if isinstance(cause.need, ClaimNeed):
+        return f"{_label(cause.parent)} {cause.need.text}"
+    return f"{_label(cause.parent)} needs {cause.need.text}"
+
+
+def _label(candidate: AnyCandidate | None) -> str:
+    if candidate is None:
+        return "the request"
+    if isinstance(candidate, Candidate):
+        return candidate.label
+    return candidate.variant if isinstance(candidate, VariantCandidate) else candidate.holder

@@ -183,6 +183,8 @@ class FamilyMember(msgspec.Struct, frozen=True):
             CUDA ``major`` (vllm: it links the CUDA runtime), or ``nothing`` (triton: one build serves every variant).
         index: Key of ``indexes.json`` that carries its variants, or ``default``.
         programs: Words of reports of programs that import it beside torch, lower case.
+        optional: Whether it works on the CPU if its GPU code does not run: TensorFlow beside torch reads data.
+        code_in: Packages that hold its GPU code, if it has none of its own; empty for one that compiles when it runs.
     """
 
     package: str
@@ -191,6 +193,8 @@ class FamilyMember(msgspec.Struct, frozen=True):
     evidence: Evidence
     source: str
     programs: tuple[str, ...] = ()
+    optional: bool = False
+    code_in: tuple[str, ...] | None = None
 
 
 class PythonRelease(Fact, frozen=True):

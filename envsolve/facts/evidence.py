@@ -241,6 +241,23 @@ class GpuPart(msgspec.Struct, frozen=True):
         return self.package == package and SpecifierSet(self.versions, prereleases=True).contains(version)
 
 
+class GpuSupport(msgspec.Struct, frozen=True):
+    """The GPUs that releases run on, of projects whose files show it in no way that can be measured.
+
+    Attributes:
+        packages: Normalised names; ``versions`` is a specifier on their versions.
+        min_cc: Lowest compute capability, ``7.5``; None for any.
+        max_cc: Highest one, ``9.0``; None if every newer one was added so far.
+    """
+
+    packages: tuple[str, ...]
+    versions: str
+    min_cc: str | None
+    max_cc: str | None
+    evidence: Evidence
+    source: str
+
+
 # What the name or the directory of a wheel says that it was compiled for: torch, CUDA and the C++ ABI. The ways in
 # which projects write it are facts, so that a file that nobody has listed is understood.
 

@@ -42,6 +42,7 @@ from envsolve.facts.evidence import (
     FastPath,
     FirstUse,
     GpuPart,
+    GpuSupport,
     PackageNames,
     Placeholder,
     Precision,
@@ -70,7 +71,6 @@ from envsolve.facts.hardware import (
 from envsolve.system.files import is_folder, read_regular
 
 # The kinds of facts: for each the file that holds it, its record, and what tells one record from another.
-
 
 Record = TypeVar("Record")
 
@@ -128,6 +128,7 @@ PYTHONS = _kind("pythons", PythonRelease, "version")
 SHARED_FILES = _kind("shared_files", SharedFiles, "package", "versions")
 FAST_PATHS = _kind("fast_paths", FastPath, "package", "version", "variant", "path")
 FIRST_USES = _kind("first_uses", FirstUse, "package", "what")
+GPU_SUPPORT = _kind("gpu_support", GpuSupport, "packages", "versions")
 GPU_PARTS = _kind("gpu_parts", GpuPart, "package", "versions", "lacks", "system")
 COMPILED_AGAINST = _kind("compiled_against", CompiledAgainst, "package", "versions", "module")
 # Wheels of one release may differ in what they say: such records stand together.

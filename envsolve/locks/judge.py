@@ -251,7 +251,7 @@ class _Case(msgspec.Struct, frozen=True):
         """The rules' answer on each build; companions fail for the same reason as their torch."""
         torch = next((one for one in taken if one.build.package == "torch"), None)
         refused = torch is not None and torch.verdict.level is Level.NONE
-        # Beside a torch that nothing is known of, the CPU build of a companion says nothing of the GPU either.
+        # Beside a torch of which nothing is known, a companion's CPU build says nothing of the GPU.
         beside = torch is not None or any(package.name in ("torch", "pytorch") for package in packages)
         for one in taken:
             companion = one.build.package != "torch" and beside
@@ -260,14 +260,15 @@ class _Case(msgspec.Struct, frozen=True):
 
     def _verdict(self, one: _Taken, taken: Sequence[_Taken]) -> Iterator[Finding]:
         """The rules' objections to one build; none if it runs."""
-        failures = one.verdict.failures
-        reasons = [reason for reason in failures if not reason.rule.startswith("triton")] or failures
+        reasons = [r for r in one.verdict.failures if not r.rule.startswith("triton")] or one.verdict.failures
         text = "; ".join(reason.text for reason in reasons)
         source = next((self.catalogue.source_title(reason.source) for reason in reasons if reason.source), None)
         line = one.package.line
         if one.verdict.level is Level.NONE:
-            code = "cpu-build" if one.build.variant == "cpu" else "build-does-not-run"
-            yield Finding(code, "does not run", line, f"{one.label}: {text}", self._fixes(one, taken), source)
+            optional = (member := self.catalogue.family.get(one.build.package)) is not None and member.optional
+            code = "gpu-unused" if optional else "cpu-build" if one.build.variant == "cpu" else "build-does-not-run"
+            status: Status = "unknown" if optional else "does not run"
+            yield Finding(code, status, line, f"{one.label}: {text}", self._fixes(one, taken), source)
         elif one.verdict.level is Level.UNKNOWN:
             open_ = "; ".join(reason.text for reason in one.verdict.reasons if reason.ok is None)
             yield Finding("unknown", "unknown", line, f"{one.label}: {open_}")

@@ -136,7 +136,11 @@ def _closure(roots: Sequence[str], wheels: Plan, provided: Mapping[str, str]) ->
 def _is_second(name: str, runtime: frozenset[str], catalogue: Catalogue) -> bool:
     """Whether a package is torch, Triton, what is linked to torch's own code, or a library of the CUDA runtime."""
     member = catalogue.family.get(name)
-    return name == "torch" or name in runtime or (member is not None and member.agrees_on != "major")
+    return (
+        name == "torch"
+        or name in runtime
+        or (member is not None and member.agrees_on != "major" and not member.optional)
+    )
 
 
 def _runtime(catalogue: Catalogue) -> frozenset[str]:

@@ -72,7 +72,7 @@ from envsolve.rules.nvidia.code import TRITON
 from envsolve.rules.platform import Environment, admits_python, environments_of
 from envsolve.rules.verdict import Level
 from envsolve.solve.candidate_selector import CandidateSelector, Ready, still_there
-from envsolve.solve.claims import about_gpu_parts, about_stand_in_triton
+from envsolve.solve.claims import about_gpu_parts, about_optional, about_stand_in_triton
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import BuildGoneError, DirectReferences, FamilyFiles
 from envsolve.solve.limits import Limits, about_binding, about_companions, by_kind
@@ -230,8 +230,10 @@ def _answer(
     environment, *others = environments_of(judged, python)
     files = FamilyFiles(client, catalogue, python)
     named = named_variants(asked.sources, (environment, *others))
-    family = structs.replace(family, python=python, gone=files.missing(catalogue.family), named=named)
     wanted = _specifiers(asked.needs, environment)
+    decisive = frozenset() if family.needs_torch(wanted) else frozenset(wanted)
+    gone = files.missing(catalogue.family)
+    family = structs.replace(family, python=python, gone=gone, named=named, decisive=decisive)
     constraints = _specifiers(asked.constraints, environment)
     of_family = {n: s & constraints.get(n, SpecifierSet()) for n, s in wanted.items() if family.owns(n)}
     limits = Limits(of_family, request.cuda)
@@ -301,7 +303,7 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
         return _impossible(frame, no_triton(deciding, family))
     if (unserved := extension_without_code(compiled, machines, family.catalogue)) is not None:
         return _impossible(frame, unserved)
-    judged = judged_builds(solution, machines, python, facts)
+    judged = judged_builds(solution, family, python)
     toolchain: Toolchain | None = None
     about: list[PlanWarning] = []
     environment = dict(found.assembler.environment) if found.assembler else {}
@@ -377,6 +379,7 @@ def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], py
     yield from about_runtime(solution, family)
     requested = {canonicalize_name(need.requirement.name) for need in found.needs}
     yield from about_gpu_parts(pinned.packages, requested, machines, family)
+    yield from about_optional(solution.chosen, family)
     yield from about_stand_in_triton(pinned.packages, family)
     yield from about_unjudged(solution, family, {one.name for one in compiled})
     yield from about_indexes(pinned.unreached, frame.catalogue_date)

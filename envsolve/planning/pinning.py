@@ -24,7 +24,7 @@ from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON
 from envsolve.rules.nvidia.driver import driver_runs, lifted
 from envsolve.rules.platform import Environment
-from envsolve.rules.verdict import FastPath, Verdict
+from envsolve.rules.verdict import FastPath, Level, Verdict
 from envsolve.solve.candidate_selector import Ready, taken, torches_served
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import DirectReferences, FamilyFiles
@@ -150,13 +150,15 @@ class Judged(msgspec.Struct, frozen=True):
     verdict: Verdict
 
 
-def judged_builds(solution: Solution, machines: Sequence[Machine], python: str, facts: Facts) -> tuple[Judged, ...]:
-    """Every family build of a solution, on every GPU of every machine."""
+def judged_builds(solution: Solution, family: Family, python: str) -> tuple[Judged, ...]:
+    """Every family build of a solution, on every GPU of every machine; without those that only the CPU runs."""
     # A build without CUDA code has one verdict, however many GPUs the machine has: hence the lenient zip.
-    judges = [(machine, Judge(machine, facts)) for machine in machines]
+    machines, members = family.machines, family.catalogue.family
+    judges = [(machine, Judge(machine, family.facts)) for machine in machines]
     return tuple(
         Judged(build, machine, gpu, verdict)
         for option in _options(solution)
+        if option.verdict.level is not Level.NONE or not members[option.build.package].optional
         for build, (machine, judge) in zip(option.builds, judges, strict=True)
         for gpu, verdict in zip(machine.gpus or (Gpu(),), judge.verdicts(build, python), strict=False)
     )

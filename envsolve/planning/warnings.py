@@ -319,11 +319,15 @@ def _about_kernels(solution: Solution, torch: Build) -> Iterator[PlanWarning]:
 def unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> list[str]:
     """The names of packages with GPU code that the facts do not cover; what is compiled for the GPUs has none yet."""
     members = family.catalogue.family
-    unknown = {name: chosen for name, chosen in solution.chosen.items() if chosen.candidate.option is None}
+    judged = {name for name, chosen in solution.chosen.items() if chosen.candidate.option is not None}
+    # Those whose code is compiled, when they are installed or used, or is in other packages that are judged.
+    held = {name for name, one in members.items() if one.code_in is not None and judged.issuperset(one.code_in)}
     return [
         name
-        for name, chosen in unknown.items()
-        if (name in members or is_gpu_package(name) or _loads_cuda(name, chosen)) and name not in compiled
+        for name, chosen in solution.chosen.items()
+        if (name in members or is_gpu_package(name) or _loads_cuda(name, chosen))
+        and name not in judged | held | {*family.documented}
+        and name not in compiled
     ]
 
 
@@ -336,15 +340,13 @@ def _loads_cuda(name: str, chosen: Chosen) -> bool:
 
 
 def asks_for_unjudged(found: Resolved, compiled: Sequence[Compiled]) -> bool:
-    """Whether the request names a package whose name says that it has GPU code, which nobody has looked at.
-
-    What merely requires libraries of CUDA (tensorflow[and-cuda]) may run without its own code for a GPU.
-    """
+    """Whether the request names a package that has GPU code, by its name or its requirements, which was never read."""
     requested = {canonicalize_name(need.requirement.name) for need in found.needs}
     files = {package.name: package.filename or "" for package in found.pinned.packages}
     names = unjudged(found.solution, found.family, {one.name for one in compiled})
-    named = {name for name in names if name in found.family.catalogue.family or is_gpu_package(name)}
-    return any(name in requested and not files[name].endswith("-any.whl") for name in named)
+    chosen = found.solution.chosen.items()
+    unread = [name for name, one in chosen if one.candidate.option and _code_unread(one.candidate.option)]
+    return any(name in requested and not files[name].endswith("-any.whl") for name in (*names, *unread))
 
 
 def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[PlanWarning]:

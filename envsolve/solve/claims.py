@@ -16,7 +16,7 @@ from packaging.version import Version
 from resolvelib.structs import build_iter_view
 
 from envsolve.errors import IndexUnavailableError
-from envsolve.facts.builds import Build
+from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import GpuPart
 from envsolve.facts.evidence import made_for as wheel_says
@@ -308,6 +308,17 @@ def about_gpu_parts(
         yield PlanWarning("gpu-unused", text, _ask_for(served[0]) if served else _NO_PART)
 
 
+def about_optional(chosen: Mapping[str, Chosen], family: Family) -> Iterator[PlanWarning]:
+    """Packages that work without a GPU, and whose own code does not run on the GPUs of the machines."""
+    for name, one in chosen.items():
+        option = one.candidate.option
+        if option is None or option.build.variant in ("cpu", ANY) or not family.is_optional(name):
+            continue
+        if option.verdict.failures and any(machine.gpus for machine in family.machines):
+            text = f"{name} {option.build.version} does not use the GPU: {option.verdict.failures[0].text}"
+            yield PlanWarning("gpu-unused", text, "it works on the CPU; if it must use the GPU, plan it without torch")
+
+
 def _parts(package: PlannedPackage, requested: Collection[str], catalogue: Catalogue) -> list[GpuPart]:
     named = [*_gpu_parts(package.name, package.version, catalogue)]
     if package.name not in requested:
@@ -340,6 +351,20 @@ def cuda_excluded(name: str, family: Family) -> DriverFit | None:
                 return fit
             if first and cc < Arch.parse(first.archs[0]).cc:
                 return DriverFit(facts.libraries_serve(first.version, cc), None, None)
+    return None
+
+
+def gpu_excluded(name: str, version: Version, family: Family) -> str | None:
+    """Why a release does not support a GPU of the machines, by its documentation; None if that does not say so."""
+    for one in family.documented.get(name, ()):
+        if not SpecifierSet(one.versions).contains(version, prereleases=True):
+            continue
+        for gpu in (gpu for machine in family.machines for gpu in machine.gpus or ()):
+            below = gpu.cc and one.min_cc and gpu.cc < ComputeCapability.parse(one.min_cc)
+            above = gpu.cc and one.max_cc and gpu.cc > ComputeCapability.parse(one.max_cc)
+            if below or above:
+                limit = f"older than cc {one.min_cc}" if below else f"newer than cc {one.max_cc}"
+                return f"{name} {version} supports no GPU {limit}; the machine has {gpu.label}"
     return None
 
 

@@ -12,6 +12,8 @@ from packaging.version import Version
 
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue, pythons
+from envsolve.facts.evidence import GpuSupport
+from envsolve.facts.files import GPU_SUPPORT
 from envsolve.machine.model import Machine, Platform
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.nvidia import Facts
@@ -88,6 +90,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         preferences: Versions to choose if the request and the machines allow them.
         named: Variants whose indexes the request names.
         requires_python: What the projects of the request require, ``>=3.12``.
+        decisive: Requested packages whose GPU code must run: those of a request that does not lead to torch.
     """
 
     catalogue: Catalogue
@@ -99,6 +102,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
     preferences: Preferences = {}
     named: NamedVariants = NamedVariants()
     requires_python: str | None = None
+    decisive: frozenset[str] = frozenset()
     _judge_of: dict[tuple[int, int], Judge] = {}
 
     # Of this very family: a changed copy begins with none of it.
@@ -152,6 +156,15 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
                 yield shared.owner
 
     @cached_property
+    def documented(self) -> Mapping[str, Sequence[GpuSupport]]:
+        """The GPUs that releases of packages support by their documentation, by package."""
+        found: dict[str, list[GpuSupport]] = {}
+        for one in self.catalogue.records(GPU_SUPPORT) if self.catalogue.has(GPU_SUPPORT) else ():
+            for package in one.packages:
+                found.setdefault(package, []).append(one)
+        return found
+
+    @cached_property
     def runtime(self) -> frozenset[str]:
         """The projects of the CUDA libraries that builds of torch pin, without the CUDA in their names."""
         pinned = {line for build in self.catalogue.builds("torch") for line in build.requires or ()}
@@ -202,7 +215,8 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def borrows(self, build: Build) -> int | None:
         """The CUDA major whose libraries a build loads from torch or another package; None if it needs none of them."""
-        alone = self.catalogue.family[build.package].agrees_on == "nothing" and build.torch is None
+        member = self.catalogue.family[build.package]
+        alone = member.agrees_on == "nothing" and build.torch is None and not member.optional
         return build.cuda_version.major if alone and build.variant != ANY and build.cuda_version else None
 
     @cached_property
@@ -282,7 +296,10 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
             with_cuda = {o.version.public for o in installing if o.build.variant != "cpu"}
             lone = [_for_any_variant(o) for o in options if o.version.public not in with_cuda]
             options = [o for o in options if o.version.public in with_cuda]
-        if self.wants_cpu:
+        if self.catalogue.family[package].optional:
+            best_first = in_order([*options, *lone], package, self.named)
+            ordered = tuple(sorted(best_first, key=lambda option: not self._runs(option)))
+        elif self.wants_cpu:
             ordered = in_order([*options, *lone], package, self.named)
         else:
             # On Windows and aarch64 the newest torchvision may be out for CPUs only, while an older one has GPU code.
@@ -302,10 +319,17 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         Triton's kernels are a matter of preference, since much of torch works without them.
         """
+        if self.is_optional(package) or (option.build.variant == "cpu" and self.catalogue.family[package].optional):
+            return self._installs(option)
         if package == "torch" or not (self.follows_torch(package) or option.build.variant == ANY):
             return self._runs(option)
         runs_nothing = option.build.cuda and any(reason.rule in _CODE_RULES for reason in option.verdict.failures)
         return self._installs(option) and not runs_nothing
+
+    def is_optional(self, package: str) -> bool:
+        """Whether a package is taken even if its GPU code does not run on the machines, as it works on the CPU."""
+        member = self.catalogue.family.get(package)
+        return member is not None and member.optional and (package not in self.decisive or self.wants_cpu)
 
     def _runs(self, option: Option) -> bool:
         if option.build.variant == "cpu":

@@ -21,7 +21,7 @@ from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.packages.source_trees import UNREAD
 from envsolve.rules.platform import Environment
 from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, only_for, parsed
-from envsolve.solve.claims import claims_of, cuda_excluded, made_for
+from envsolve.solve.claims import claims_of, cuda_excluded, gpu_excluded, made_for
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import DirectReferences, FamilyFiles
 from envsolve.solve.needs import (
@@ -188,15 +188,15 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             for option in self._options(name, specifier):
                 if all(option.identity in need.options for need in paired):
                     yield Candidate(name, option.version, extra, option=option)
-            if not paired:
-                yield from (
-                    Candidate(name, version, extra, file) for version, file in self._not_judged(name, specifier)
-                )
+            others = () if paired else self._not_judged(name, specifier)
+            yield from (Candidate(name, version, extra, file) for version, file in others)
 
         def ordinary() -> Iterator[Candidate]:
             offered = False
             yield from self._ready_made(name, extra, specifier)
             for version, file in self._selector.candidates(name, specifier):
+                if gpu_excluded(name, version, self.family):
+                    continue
                 candidate = Candidate(name, version, extra, file)
                 # An extra that newer versions have is not given up by going back to one from before it.
                 offers = not extra or self._offers(candidate, extra)

@@ -162,3 +162,47 @@ def test_a_project_that_does_not_link_torch_needs_none(name: str, members: Membe
 )
 def test_the_toolkit_that_the_kernels_show(cuda: str, code: tuple[str, ...], isa: str | None, toolkit: str) -> None:
     assert compiled_with(cuda, Extension(code, code, isa, None, True, None), TOOLKITS) == toolkit
+
+
+INFO = "tensorflow/python/platform/build_info.py"
+
+
+@pytest.mark.parametrize(("cuda", "minor"), [("12.5.1", "12.5"), ("11.2", "11.2"), ("64_112", "11.2")])
+def test_tensorflow_lists_its_code_in_a_file(cuda: str, minor: str) -> None:
+    pairs = [("cuda_compute_capabilities", ["sm_60", "sm_80", "compute_90"]), ("cuda_version", cuda)]
+    for info in (dict([*pairs, ("is_cuda_build", True)]), [*pairs, ("is_cuda_build", True)]):
+        (build,) = measure("tensorflow", {INFO: f"build_info = {info}"})
+        assert (build.cuda, build.code) == (minor, ("sm_60", "sm_80", "sm_90", "compute_90"))
+
+
+@pytest.mark.parametrize("members", [{INFO: "build_info = {'is_cuda_build': False}"}, {"tensorflow/__init__.py": ""}])
+def test_a_tensorflow_without_gpu_code_is_a_cpu_build(members: Members) -> None:
+    (build,) = measure("tensorflow", members)
+    assert (build.variant, build.code, build.cuda) == ("cpu", (), None)
+
+
+def test_a_tensorflow_that_lists_no_code_is_refused() -> None:
+    with pytest.raises(UsageError, match="does not say which GPUs"):
+        measure("tensorflow", {INFO: "build_info = {'is_cuda_build': True}"})
+
+
+def test_the_ptx_of_a_library_with_its_own_runtime_shows_the_cuda() -> None:
+    (build,) = measure("xgboost", {"xgboost/lib/libxgboost.so": elf(tail=KERNELS)})
+    assert (build.variant, build.cuda, build.code) == ("cu128", "12.8", ("sm_80", "sm_90", "compute_90"))
+    (build,) = measure("xgboost", {"xgboost/lib/libxgboost.so": elf()})
+    assert (build.variant, build.code) == ("cpu", ())
+    assert measure("xgboost", {"xgboost/core.py": ""}) == []
+
+
+def test_paddlepaddle_names_its_cuda_in_a_file() -> None:
+    members: Members = {
+        "paddle/version/__init__.py": "full_version = '2.6.2'\ncuda_version     = '11.8'\n",
+        "paddle/libs/libphi.so": elf(tail=container(entry(CUBIN, 70))),
+    }
+    (build,) = measure("paddlepaddle-gpu", members)
+    assert (build.variant, build.cuda, build.code) == ("cu118", "11.8", ("sm_70",))
+
+
+def test_libraries_of_rapids_have_the_code() -> None:
+    (build,) = measure("libcudf-cu12", {"libcudf/lib64/libcudf.so": elf(tail=KERNELS)})
+    assert (build.cuda, build.code) == ("12.8", ("sm_80", "sm_90", "compute_90"))

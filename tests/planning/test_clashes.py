@@ -234,8 +234,10 @@ def test_what_is_named_after_a_cuda_that_the_machine_does_not_run_is_not_planned
         "ask for tensorrt-cu12 instead of tensorrt-cu13",
         "install driver 580.65.06 or newer",
     ]
-    plan = torch_world.plan("tensorrt-cu13", target="GTX 1060, driver 580.95.05")
-    assert [remedy.text for remedy in plan.remedies] == ["ask for tensorrt-cu12 instead of tensorrt-cu13"]
+    for cuda in ("cu12", "cu13"):
+        torch_world.default.wheel(f"engine-{cuda}", "1.0")
+    plan = torch_world.plan("engine-cu13", target="GTX 1060, driver 580.95.05")
+    assert [remedy.text for remedy in plan.remedies] == ["ask for engine-cu12 instead of engine-cu13"]
 
 
 def test_mmdet_gets_the_mmcv_that_its_import_accepts(world: World) -> None:

@@ -24,7 +24,8 @@ def test_the_fast_paths_of_a_measured_wheel(torch_world: World) -> None:
         (("mxnet-cu112",), "no GPU", "ok"),
         # Who asks for something else is told; what it needs may be optional there.
         (("tool",), "RTX 5090, driver 580.95", "ok"),
-        (("engine",), "RTX 5090, driver 580.95", "ok"),
+        # It has machine code, and requires libraries that only code for the GPU uses.
+        (("engine",), "RTX 5090, driver 580.95", "unknown"),
         (("kernels-gpu",), "RTX 5090, driver 580.95", "ok"),
         (("nvidia-cublas-cu12",), "RTX 5090, driver 580.95", "ok"),
     ],
@@ -40,3 +41,63 @@ def test_gpu_code_that_nobody_has_looked_at_makes_the_plan_unknown(
     plan = world.plan(*asked, target=target)
     assert plan.status == status
     assert ("not-judged" in codes(plan)) == (asked[0] not in ("nvidia-cublas-cu12",))
+
+
+OLD, NEW = ("sm_60", "sm_70"), ("sm_75", "sm_80")
+
+
+def test_a_package_that_also_works_on_the_cpu_must_have_code_for_the_gpu_if_it_decides(torch_world: World) -> None:
+    torch_world.build("xgboost", "3.4.1", "cu126", code=NEW)
+    torch_world.build("xgboost", "3.2.0", "cu126", code=OLD)
+    v100 = "V100, driver 535"
+    (chosen,) = (p for p in torch_world.plan("xgboost", target=v100).packages if p.name == "xgboost")
+    assert chosen.version == "3.2.0"
+    assert torch_world.plan("xgboost==3.4.1", target=v100).status == "impossible"
+    assert torch_world.plan("xgboost==3.4.1", target="no GPU").status == "ok"
+
+
+def test_beside_torch_it_is_taken_for_the_cpu_with_a_warning(torch_world: World) -> None:
+    torch_world.build("xgboost", "3.4.1", "cu126", code=NEW)
+    plan = torch_world.plan("torch", "xgboost==3.4.1", target="V100, driver 535")
+    assert plan.status == "ok"
+    (warning,) = (w for w in plan.warnings if w.code == "gpu-unused")
+    assert warning.message.startswith("xgboost 3.4.1 does not use the GPU: no code for cc 7.0")
+    assert "xgboost" not in {line.package for line in plan.support}
+    assert plan.driver is not None and plan.driver.required == "525.60.13"
+
+
+def test_packages_whose_code_is_in_another_one_are_judged_with_it(world: World) -> None:
+    world.build("libcudf-cu12", "26.10", "cu129", code=NEW)
+    world.default.wheel("cudf-cu12", "26.10", tags="cp312-cp312-manylinux2014_x86_64", requires=["libcudf-cu12"])
+    assert world.plan("cudf-cu12", target="A100, driver 550").status == "ok"
+    refused = world.plan("cudf-cu12", target="V100, driver 550")
+    assert refused.status == "impossible"
+    assert any("no code for cc 7.0" in fact.fact for fact in refused.conflict)
+
+
+@pytest.mark.parametrize(
+    ("target", "version"),
+    [("RTX 5090, driver 580", "10.9"), ("V100, driver 535", "10.4"), ("P100, driver 535", "8.6.1")],
+)
+def test_a_release_is_taken_for_the_gpus_that_its_documentation_names(world: World, target: str, version: str) -> None:
+    for one in ("8.6.1", "10.4", "10.7", "10.9"):
+        world.default.wheel("tensorrt", one)
+    (chosen,) = world.plan("tensorrt", target=target).packages
+    assert chosen.version == version
+    refused = world.plan("tensorrt==10.7", target=target)
+    assert refused.status == "impossible"
+    assert any("supports no GPU" in fact.fact for fact in refused.conflict)
+    assert any(f"tensorrt {version}" in fix.unlocks for fix in refused.remedies)
+
+
+def test_a_package_for_an_older_torchvision_leads_to_a_python_that_has_it(torch_world: World) -> None:
+    old, pin = ("cp311",), "==2.1.2"
+    torch_world.build("torch", "2.1.2", "cu126", code=("sm_80",), pythons=old, requires=["filelock"])
+    torch_world.build("torchvision", "0.16.2", "cu126", pythons=old, torch=pin, code=("sm_80",))
+    torch_world.default.wheel("basicsr", "1.4.2", requires=["torchvision"])
+    refused = torch_world.plan("basicsr", target="A100, driver 550")
+    assert [fix.pythons for fix in refused.remedies] == [("3.11",)]
+    plan = torch_world.plan("basicsr", target="A100, driver 550, python 3.11")
+    assert {"torchvision": "0.16.2", "basicsr": "1.4.2"}.items() <= {p.name: p.version for p in plan.packages}.items()
+    # No torchvision before 0.17 has code for it, whatever the Python.
+    assert not any(fix.pythons for fix in torch_world.plan("basicsr", target="RTX 5090, driver 580.95").remedies)

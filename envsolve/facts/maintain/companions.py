@@ -27,10 +27,7 @@ from envsolve.facts.hardware import Toolkit
 from envsolve.facts.maintain.refresh import Index, Release, each, record_of, releases, with_metadata
 from envsolve.values import CudaVersion
 
-# Which libraries of a package are its main ones, and what they tell of its builds.
-#
-# The names are how its wheels are read, not a fact about a release; what a wheel lacks is left unknown.
-
+# Which libraries of a package are its main ones: how its wheels are read, not a fact about a release.
 
 _MAIN: Mapping[str, re.Pattern[str]] = {
     package: re.compile(pattern)
@@ -43,11 +40,9 @@ _MAIN: Mapping[str, re.Pattern[str]] = {
         "xformers": r"xformers/_C\.(so|pyd)",
         "vllm": r"vllm/_C(_stable_libtorch)?\.[\w.-]+",
         # One is loaded on cc 9.0 and the other on every other GPU; both hold the same list.
-        "sgl-kernel": r"sgl_kernel/(sm\d+/)?common_ops[\w.-]+",
-        "sglang-kernel": r"sgl_kernel/(sm\d+/)?common_ops[\w.-]+",
+        "sgl": r"sgl_kernel/(sm\d+/)?common_ops[\w.-]+",
         "fbgemm-gpu": r"fbgemm_gpu/fbgemm_gpu_py\.so",
-        "transformer-engine-cu12": r"transformer_engine/(wheel_lib/)?libtransformer_engine\.so",
-        "transformer-engine-cu13": r"transformer_engine/(wheel_lib/)?libtransformer_engine\.so",
+        "transformer-engine": r"transformer_engine/(wheel_lib/)?libtransformer_engine\.so",
         "faiss": r"faiss/(_swigfaiss\.cpython[\w.-]*|libfaiss)\.so|faiss_gpu(_cu\d+)?\.libs/libfaiss-[\w.]+\.so",
         "spconv": r"spconv/core_cc[\w.-]*\.(so|pyd)",
         "onnxruntime-gpu": r"onnxruntime/capi/(lib)?onnxruntime_providers_cuda\.(so|dll)",
@@ -56,11 +51,21 @@ _MAIN: Mapping[str, re.Pattern[str]] = {
         # XLA compiles a program for the GPU at hand; these are the kernels that JAX ships ready-made.
         "jax-plugin": r"jax_cuda\d+_plugin/_(linalg|prng)\.so",
         "jax-pjrt": r"jax_plugins/xla_cuda\d+/xla_cuda_plugin\.so",
+        # RAPIDS: the C++ libraries, in wheels of their own; the Python packages call them.
+        "lib": r"lib(cudf|cuml|cugraph|cuvs|raft)/lib(64)?/lib(cudf|cuml\+\+|cuml|cugraph|cuvs|raft)\.so",
+        "xgboost": r"xgboost/lib/(lib)?xgboost\.(so|dll)",
+        "ctranslate2": r"ctranslate2\.libs/libctranslate2-[\w.-]+|ctranslate2/ctranslate2\.dll",
+        "catboost": r"catboost/_catboost(\.[\w-]+)?\.(so|pyd)",
+        # Until 2.5 all is in one library; the other copy of it, for processors without AVX, has the same kernels.
+        "paddlepaddle-gpu": r"paddle/(fluid/core_avx|(fluid|base)/libpaddle|libs/libphi)\.(so|pyd)",
     }.items()
 }
 # Each of its libraries holds the kernels for other GPUs, and it loads all of them: its list is that of all together.
 _OF_ALL_LIBRARIES = frozenset({"torchao"})
-_KIND = re.compile(r"(cupy)-cuda\w+|(faiss)-gpu(?:-cu\d+)?|(spconv)-cu\d+|(jax)-cuda\d+(-(?:plugin|pjrt))")
+_KIND = re.compile(
+    r"(cupy)-cuda\w+|(faiss)-gpu(?:-cu\d+)?|(spconv)-cu\d+|(jax)-cuda\d+(-(?:plugin|pjrt))"
+    r"|(transformer-engine)-cu\d+|(sgl)(?:ang)?-kernel|(lib)(?:cudf|cuml|cugraph|cuvs|raft)-cu\d+"
+)
 
 
 def extension_of(package: str, wheel: Artefact) -> Extension | None:
@@ -220,6 +225,51 @@ def _with_library(build: Build, cuda: tuple[int, int], extension: Extension | No
     )
 
 
+_BUILD_INFO = "tensorflow/python/platform/build_info.py"
+_IS_CUDA = re.compile(r"'is_cuda_build'[,:] (True|False)")
+_CAPABILITIES = re.compile(r"'cuda_compute_capabilities'[,:] \[([^\]]*)\]")
+_TF_CUDA = re.compile(r"'cuda_version'[,:] '(?:64_(\d\d)(\d)|(\d+)\.(\d+)[\d.]*)'")
+_PADDLE_CUDA = re.compile(r"(?m)^cuda_version\s*=\s*'(\d+\.\d+)'")
+
+
+def tensorflow(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
+    """TensorFlow: ``build_info.py`` lists what its hundreds of megabytes of kernels were compiled for.
+
+    ``sm_80`` there is machine code only, ``compute_80`` machine code and PTX. Source: TensorFlow's ``configure.py``.
+    A wheel without it only requires another package: one for Windows tensorflow-intel, which has no GPU code.
+    """
+    source = read_text(wheel, _BUILD_INFO) if _BUILD_INFO in wheel.files() else "'is_cuda_build', False"
+    said, archs, cuda = (pattern.search(source) for pattern in (_IS_CUDA, _CAPABILITIES, _TF_CUDA))
+    if said is None:
+        return []
+    if said[1] == "False":
+        return [replace(build, variant="cpu", code=()) for build in builds]
+    if archs is None or cuda is None:
+        raise UsageError(f"{wheel.name} does not say which GPUs it was compiled for")
+    names = re.findall(r"\w+_\d+\w?", archs[1])
+    ptx = [name for name in names if name.startswith("compute_")]
+    code = tuple(dict.fromkeys([*(name.replace("compute_", "sm_") for name in names), *ptx]))
+    version = ".".join(filter(None, cuda.groups()))
+    return [replace(b, variant=CudaVersion.parse(version).variant, cuda=version, code=code) for b in builds]
+
+
+def self_contained(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
+    """xgboost, CatBoost, CTranslate2, PaddlePaddle: one library with a CUDA runtime of its own, or none with GPU code.
+
+    Which CUDA says the version file of PaddlePaddle, else the version of the PTX. Left out where neither does.
+    """
+    extension = extension_of(builds[0].package, wheel)
+    if extension is None:
+        return []
+    if not extension.every:
+        return [replace(build, variant="cpu", code=()) for build in builds]
+    version = "paddle/version/__init__.py"
+    named = _PADDLE_CUDA.search(read_text(wheel, version)) if version in wheel.files() else None
+    cuda = named[1] if named else min((t.version for t in toolkits if t.ptx_isa == extension.ptx_isa), default=None)
+    variant = CudaVersion.parse(cuda).variant if cuda else ""
+    return [replace(b, variant=variant, cuda=cuda, code=extension.every) for b in builds] if cuda else []
+
+
 READERS: Mapping[str, Reader] = {
     "torchvision": named_by_itself,
     "torchaudio": named_by_itself,
@@ -227,15 +277,14 @@ READERS: Mapping[str, Reader] = {
     "xformers": xformers,
     "torchao": torchao,
     "bitsandbytes": bitsandbytes,
+    "tensorflow": tensorflow,
+    "tensorflow-gpu": tensorflow,
+    **dict.fromkeys(("xgboost", "catboost", "ctranslate2", "paddlepaddle-gpu"), self_contained),
 }
 
 
-# Packages whose wheels on the default index say too little of themselves: vllm, bitsandbytes, CuPy and their like.
-#
-# Most are published without a variant in their names, yet their libraries need the runtime of one CUDA major, and a
-# torch of the same major beside them. What tells the major is the package's own name (``-cu12``), else its libraries,
-# else the names of what it depends on. Some say it in files of their own (:mod:`envsolve.facts.maintain.companions`).
-
+# Packages whose libraries need the runtime of one CUDA major, and a torch of the same major beside them: vllm, CuPy.
+# Their own name says the major (``-cu12``), else their libraries, else the names of what they depend on, or READERS.
 
 # ``vllm-cu12``, ``jax-cuda12-plugin``, ``cupy-cuda12x`` name a major, ``cupy-cuda102`` a toolkit.
 _NAMED = re.compile(r"-cu(?:da)?(\d\d)(\d)?x?(?=-|$)")
