@@ -25,7 +25,7 @@ from envsolve.binaries.library import read_library
 from envsolve.binaries.model import Assembler, Library, Measurement
 from envsolve.binaries.names import LIBRARY_FILE
 from envsolve.errors import UsageError
-from envsolve.system.files import open_regular, read_regular, real_path
+from envsolve.system.files import open_regular, read_regular, real_path, without_warnings
 
 # What a PyTorch build says of itself, read without importing it.
 #
@@ -53,7 +53,8 @@ def read_version(source: str) -> tuple[str | None, str | None]:
         UsageError: The text is not a Python version.
     """
     try:
-        body = ast.parse(source).body
+        with without_warnings():
+            body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UsageError(f"{VERSION_FILE} cannot be read: {error}") from error
     values: dict[str, str] = {}

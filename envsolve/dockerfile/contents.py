@@ -15,8 +15,8 @@ from packaging.version import Version
 
 from envsolve.dockerfile.conda import conda_install
 from envsolve.dockerfile.image_names import Name
-from envsolve.dockerfile.installs import Install, Wanted, marker_holds
-from envsolve.dockerfile.model import Command, Finding, Stage, Unjudged, other_installer
+from envsolve.dockerfile.installs import Install, Wanted
+from envsolve.dockerfile.model import Command, Finding, Stage, Unjudged, held, other_installer
 from envsolve.dockerfile.offers import PYTORCH, Asked, Offer, Within, failure, found, pinned, running
 from envsolve.errors import EnvsolveError
 from envsolve.facts.builds import KnownMetadata
@@ -191,13 +191,11 @@ class _Walk:
         return tuple(map(_without_version, lines)) if lines and version else lines
 
     def _holding(self, lines: Iterable[str], extras: Iterable[str]) -> Iterator[Requirement]:
+        # Which Python it is may not be known: then one of those that are maintained.
+        pythons = (self.within.python,) if self.within.python else tuple(self.asked.catalogue.pythons)
+        every = ("", *sorted(extras))
         for line in lines:
-            requirement = Requirement(line)
-            # Which Python it is may not be known: then one of those that are maintained.
-            pythons = [self.within.python] if self.within.python else self.asked.catalogue.pythons
-            platform, every = self.asked.platform, ("", *extras)
-            if any(marker_holds(requirement.marker, platform, python, every) is not False for python in pythons):
-                requirement.marker = None
+            if (requirement := held(line, self.asked.platform, pythons, every)) is not None:
                 yield requirement
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import configparser
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from envsolve.dockerfile.model import Command, Copied
+from envsolve.dockerfile.model import Command, Copied, marker_holds
 from envsolve.machine.model import Platform
 from envsolve.packages import commands as grammar
 from envsolve.packages.commands import Meaning
@@ -107,25 +106,6 @@ class Wanted:
     def holds(self, platform: Platform | None, python: str | None) -> bool | None:
         """Whether its marker is true on a machine; None if that is not known."""
         return marker_holds(self.requirement.marker, platform, python)
-
-
-def marker_holds(
-    marker: Marker | None, platform: Platform | None, python: str | None, extras: Iterable[str] = ()
-) -> bool | None:
-    """Whether a marker is true on a machine, with one of some extras; None if that is not known."""
-    if marker is None:
-        return True
-    text = str(marker)
-    if ("extra" in text and not extras) or ("python" in text and python is None):
-        return None
-    environment = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
-    if platform is not None and platform.arch:
-        environment["platform_machine"] = platform.arch
-    elif "platform_machine" in text:
-        return None
-    if python is not None:
-        environment |= {"python_version": python, "python_full_version": f"{python}.0"}
-    return any(marker.evaluate({**environment, "extra": extra}) for extra in extras or ("",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,16 @@
-"""A Dockerfile as it is checked: its stages, the commands that they run, and what was found."""
+"""A Dockerfile as it is checked: its stages, the commands that they run, what holds there, and what was found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
+
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+
+from envsolve.machine.model import Platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +186,32 @@ def describe(report: Report, name: str = "Dockerfile") -> str:
     if report.unjudged:
         parts.append("\n".join(f"{name}:{one.line}: not judged: {one.text}" for one in report.unjudged))
     return "\n\n".join(parts)
+
+
+def marker_holds(
+    marker: Marker | None, platform: Platform | None, python: str | None, extras: Iterable[str] = ()
+) -> bool | None:
+    """Whether a marker is true on a machine, with one of some extras; None if that is not known."""
+    if marker is None:
+        return True
+    text = str(marker)
+    if ("extra" in text and not extras) or ("python" in text and python is None):
+        return None
+    environment = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+    if platform is not None and platform.arch:
+        environment["platform_machine"] = platform.arch
+    elif "platform_machine" in text:
+        return None
+    if python is not None:
+        environment |= {"python_version": python, "python_full_version": f"{python}.0"}
+    return any(marker.evaluate({**environment, "extra": extra}) for extra in extras or ("",))
+
+
+@lru_cache(maxsize=10_000)
+def held(line: str, platform: Platform | None, pythons: tuple[str, ...], extras: tuple[str, ...]) -> Requirement | None:
+    """A requirement without its marker, if that may hold. Each stage and each image that is tried asks again."""
+    requirement = Requirement(line)
+    if all(marker_holds(requirement.marker, platform, python, extras) is False for python in pythons):
+        return None
+    requirement.marker = None
+    return requirement

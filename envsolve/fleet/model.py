@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -144,7 +144,7 @@ class Reader:
             lines = [line[line.index(b"{") :] for line in text.splitlines() if _MARK in line and b"{" in line]
             text = lines[-1] if lines else text
         try:
-            raw = msgspec.json.decode(text.removeprefix(b"\xef\xbb\xbf"))
+            raw = from_json(text.removeprefix(b"\xef\xbb\xbf"), dict[str, Any])
             extras = msgspec.convert(raw, _Extras)
             for gpu in (*(raw.get("gpus") or ()), *(raw.get("accelerators") or ())):
                 gpu.pop("uuid", None)

@@ -17,6 +17,7 @@ from envsolve.packages.requirement_files import read_lines
 from envsolve.packages.requirements import read_requirement, wrong
 from envsolve.rules.conda import Candidate, subdir_of
 from envsolve.rules.platform import Environment
+from envsolve.system.files import is_file, read_regular
 
 Table = Mapping[str, Any]
 _ARCHIVE = re.compile(r"\.(?:conda|tar\.bz2)$")
@@ -138,7 +139,9 @@ def read_hashed(path: Path, text: str) -> LockFile:
     """
 
     def read(place: PurePath) -> str | None:
-        return text if place == path else Path(place).read_text(encoding="utf-8") if Path(place).is_file() else None
+        if place == path:
+            return text
+        return read_regular(Path(place)).decode("utf-8-sig", "replace") if is_file(Path(place)) else None
 
     entries: list[Entry] = []
     indexes: list[str] = []

@@ -195,9 +195,8 @@ def _table(text: str, path: Path) -> Table:
 def _package(block: str, path: Path) -> Table:
     package: dict[str, Any] = {}
     target, end = package, 0
-    for match in _ITEM.finditer(block):
-        if match.start() != end:
-            break
+    # Not finditer: behind what does not fit it would search on, and take the square of a long line.
+    while match := _ITEM.match(block, end):
         end = match.end()
         key, string, lines, table, header = match.groups()
         if header:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.machine.model import NVIDIA, SCHEMA, SCHEMAS, Gpu, Machine
-from envsolve.system.files import dump, is_folder, items, path_of, read_regular
+from envsolve.system.files import dump, from_json, is_folder, items, path_of, read_regular
 from envsolve.system.limits import single_line
 from envsolve.values import ComputeCapability, PythonVersion, processor
 
@@ -45,7 +45,8 @@ _VERSION = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
 _DRIVER = re.compile(r"\d{2,4}(?:\.\d+){0,3}", re.ASCII)
 _CUDA = re.compile(r"\d{1,2}\.\d{1,2}", re.ASCII)
 _PYTHON = re.compile(r"3\.\d{1,2}(?:\.\d+)?", re.ASCII)
-_LIBC = re.compile(r"(?:glibc|musl) \d+\.\d+", re.ASCII)
+_WORD = re.compile(r"\w{1,40}", re.ASCII)
+_LIBC = re.compile(r"(?:glibc|musl) \d{1,4}\.\d{1,4}", re.ASCII)
 
 
 def load_machine(path: Path) -> Machine:
@@ -80,7 +81,7 @@ def parse_machine(data: bytes, *, name: str = "machine") -> Machine:
         UsageError: As :func:`load_machine`.
     """
     try:
-        raw = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+        raw = from_json(data.removeprefix(b"\xef\xbb\xbf"), object)
         pruned = _without_null(_printable(raw))
     except _TooLongError as error:
         raise UsageError(f"{name}: {error}", hint="correct the field, or set it to null") from None
@@ -95,7 +96,7 @@ def parse_machine(data: bytes, *, name: str = "machine") -> Machine:
     except msgspec.MsgspecError as error:
         raise UsageError(f"{name}: {_words(str(error))}", hint="correct the field, or set it to null") from error
     machine = _normal(machine)
-    for path, message in _faults(machine):
+    for path, message in faults(machine):
         raise UsageError(f"{name}: {path}: {message}", hint="correct the field, or set it to null where it is unknown")
     return machine
 
@@ -192,14 +193,16 @@ def _normal_gpu(gpu: Gpu) -> Gpu:
     try:
         return replace(gpu, compute_capability=str(gpu.cc)) if gpu.cc else gpu
     except ValueError:
-        return gpu  # for _faults to name
+        return gpu  # for faults to name
 
 
-def _faults(machine: Machine) -> Iterator[tuple[str, str]]:
+def faults(machine: Machine) -> Iterator[tuple[str, str]]:
     """Fields whose text is well typed but cannot be: (path, what is wrong)."""
     driver, platform = machine.driver, machine.platform
     texts = [("python", machine.python, _PYTHON, "a Python version such as 3.12")]
     if platform is not None:
+        texts.append(("platform.os", platform.os, _WORD, "the name of an operating system"))
+        texts.append(("platform.arch", platform.arch, _WORD, "the name of a processor such as x86_64"))
         texts.append(("platform.libc", platform.libc, _LIBC, 'such as "glibc 2.35" or "musl 1.2"'))
     if driver is not None:
         texts.append(("driver.version", driver.version, _DRIVER, "a driver version such as 550.54.15"))

@@ -22,7 +22,7 @@ from envsolve.packages.requirement_files import read_file, read_requirements
 from envsolve.packages.requirements import COMMAND_LINE, Asked, Need, combine, wrong
 from envsolve.rules.conda import Spec, subdir_of
 from envsolve.rules.platform import Environment, admits_python
-from envsolve.system.files import parse_toml, read_regular
+from envsolve.system.files import parse_toml, read_regular, without_warnings
 from envsolve.system.limits import YAML_DEPTH, LimitError, depth
 
 
@@ -51,7 +51,7 @@ class CondaAsked:
     def admits_python(self, python: str) -> bool:
         """Return whether projects and ``python`` specs allow a Python; a spec such as ``3.11|3.12`` allows all."""
         own = [spec.version for spec in self.specs if spec.name == "python" and spec.version]
-        limits = [f"=={version}" if version[0].isdigit() else version for version in own]
+        limits = [f"=={version}" if version[:1].isdigit() else version for version in own]
         return all(admits_python(limit, python) for limit in (self.requires_python, *limits))
 
 
@@ -198,7 +198,8 @@ def yaml_table(path: Path, kind: str = "environment.yml") -> dict[str, Any]:
         text = read_regular(path).decode("utf-8-sig")
         if depth(text) > YAML_DEPTH:
             raise LimitError(f"its brackets are nested more than {YAML_DEPTH} deep")
-        table = yaml.YAML(typ="safe", pure=True).load(text)
+        with without_warnings():
+            table = yaml.YAML(typ="safe", pure=True).load(text)
     except OSError as error:
         raise wrong(str(path), f"the file cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError, yaml.error.YAMLError) as error:

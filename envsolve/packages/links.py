@@ -20,7 +20,7 @@ from envsolve.errors import IndexUnavailableError
 from envsolve.packages.model import IndexFile, MissingFileError, is_archive, read_version, version_in
 from envsolve.packages.pages import HTML_TYPE, Entry, Listing, PageError, listing, read_page
 from envsolve.packages.urls import local_path, redact
-from envsolve.system.files import is_file, is_folder, open_regular, read_regular
+from envsolve.system.files import home_path, is_file, is_folder, is_there, open_regular, read_regular
 from envsolve.system.limits import PAGE_BYTES
 
 _BLOCK = 1 << 20
@@ -38,8 +38,8 @@ def place_of(text: str, beside: Path | None = None) -> str | None:
             working directory.
     """
     if "://" in text:
-        return None if text.startswith("file:") and not local_path(text).exists() else text
-    path = Path(text.removeprefix("file:")).expanduser()
+        return None if text.startswith("file:") and not is_there(local_path(text)) else text
+    path = home_path(text.removeprefix("file:"))
     candidates = [beside / path, path] if beside is not None else [path]
     found = next((one for one in candidates if is_file(one) or is_folder(one)), None)
     return found.absolute().as_uri() if found is not None else None
@@ -74,7 +74,7 @@ def at_hand(url: str, unread: dict[str, IndexUnavailableError]) -> Listing | Non
         return None
     path = local_path(url)
     try:
-        if not path.is_dir():
+        if not is_folder(path):
             return _page_of_links(path)
         with os.scandir(path) as entries:
             names = sorted(entry.name for entry in entries if is_file(Path(entry)))
@@ -112,7 +112,7 @@ def local_page(url: str, index: str, name: str) -> Listing | None:
     try:
         return read_page(read_regular(directory / "index.html", PAGE_BYTES), HTML_TYPE, url, index, name)
     except FileNotFoundError:
-        if local_path(index).is_dir():
+        if is_folder(local_path(index)):
             return None
         message = f"the local index {index} does not exist"
         raise IndexUnavailableError(message, hint="correct it in your index settings") from None

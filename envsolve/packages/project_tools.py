@@ -256,5 +256,6 @@ def _pixi_pip(listed: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
             notes.append(f"{name} is not taken from {table['index']}; name its index with --extra-index-url")
         extras = f"[{','.join(table['extras'])}]" if table.get("extras") else ""
         version, place = str(table.get("version", "*")), _poetry_place(table)
-        what = f" @ {place}" if place else "" if version == "*" else f"=={version}" if version[0].isdigit() else version
+        limit = "" if version == "*" else f"=={version}" if version[:1].isdigit() else version
+        what = f" @ {place}" if place else limit
         yield f"{name}{extras}{what}" + (f" ; {table['env-markers']}" if table.get("env-markers") else "")

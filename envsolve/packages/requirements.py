@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel
 
 from envsolve.errors import UsageError
 from envsolve.packages.urls import VARIANT_INDEX, redact, without_logins
-from envsolve.system.files import is_file, is_folder, real_path
+from envsolve.system.files import home_path, is_file, is_folder, real_path
 from envsolve.system.limits import is_sane
 
 COMMAND_LINE = "command line"  # the origin of what is written there
@@ -211,7 +211,7 @@ def project_path(text: str) -> tuple[Path, tuple[str, ...]] | None:
     """The ``pyproject.toml`` and the extras that ``./folder[extra]`` or ``pyproject.toml`` means; None for all else."""
     match = re.match(_EXTRAS, text.strip(), re.DOTALL)
     assert match is not None  # every part of the pattern may be empty
-    path = _home(match["path"])
+    path = home_path(match["path"])
     extras = tuple(extra.strip() for extra in (match["extras"] or "").split(",") if extra.strip())
     if path.name in ("pyproject.toml", "setup.cfg"):
         return path, extras
@@ -251,7 +251,7 @@ def _from_pep508(text: str, origin: str) -> Requirement:
 def _spelling(text: str) -> str | None:
     """The likely intended text: conda's and everyday spelling (``torch=2.9``, ``torch 2.9``), or a path with blanks."""
     name, at, place = text.partition("@")
-    if at and " " in place.strip() and (is_folder(path := _home(place.strip())) or is_file(path)):
+    if at and " " in place.strip() and (is_folder(path := home_path(place.strip())) or is_file(path)):
         return f"write '{name.strip()} @ {real_path(path).as_uri()}': a space ends a URL"
     match = re.match(_SINGLE_EQUALS, text) or re.match(_NAME_VERSION, text)
     return f"write {match['name']}=={match['version']}" if match else None
@@ -292,19 +292,11 @@ def _from_path(text: str, origin: str) -> Requirement:
 
 
 def _existing(text: str, origin: str) -> Path:
-    path = _home(text)
+    path = home_path(text)
     if not (is_file(path) or is_folder(path)):
         hint = "check the path; paths are relative to the working directory"
         raise wrong(origin, f"file or directory {text} does not exist", hint)
     return real_path(path)
-
-
-def _home(text: str) -> Path:
-    """The path with ``~`` resolved; unchanged if it names an unknown user."""
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:
-        return Path(text)
 
 
 def _name_in(filename: str) -> str | None:

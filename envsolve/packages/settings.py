@@ -14,6 +14,7 @@ from envsolve.errors import UsageError
 from envsolve.packages.config_files import Layer, pip_layers, uv_layers, with_login
 from envsolve.packages.links import place_of
 from envsolve.packages.urls import VARIANT_INDEX, local_path, redact, split_login
+from envsolve.system.files import is_folder
 
 _TRUE = ("1", "true", "yes", "on", "y", "t")  # of pip's flags in files and variables
 _MAY_HOLD_CREDENTIALS = ("default", "extras", "pinned", "links", "proxy")
@@ -216,7 +217,7 @@ def _checked(url: str, place: str) -> str:
             f"an index URL has no https://, http:// or file:// in front (from: {place})",
             hint=f"correct it where it is set ({place}), or leave it out",
         )
-    if address.startswith("file:") and not local_path(address).is_dir():
+    if address.startswith("file:") and not is_folder(local_path(address)):
         raise UsageError(f"the local index {address} does not exist", hint=f"correct it where it is set ({place})")
     return url
 

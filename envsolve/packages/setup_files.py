@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from envsolve.packages.model import CoreMetadata, ProjectTable, of_extra, read_version, requirement_text, specifier_text
+from envsolve.system.files import without_warnings
 
 # Fields that are dynamic and that the build takes from requirements files, as setuptools and hatch-requirements-txt do.
 
@@ -216,8 +217,9 @@ class _Script:
         self._expressions: dict[str, ast.expr] = {}  # of the keywords
         self._behind: dict[str, list[ast.AST]] = {}  # what may have made a name, or is a function of that name
         try:
-            for statement in ast.parse(text).body:
-                self._follow(statement)
+            with without_warnings():
+                for statement in ast.parse(text).body:
+                    self._follow(statement)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self.keywords = None
 

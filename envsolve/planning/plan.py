@@ -15,6 +15,7 @@ from envsolve.errors import UsageError
 from envsolve.machine.model import Machine
 from envsolve.rules.verdict import FastPath
 from envsolve.solve.outcome import ConflictFact, Fix, PlannedPackage, PlanWarning
+from envsolve.system.files import from_json
 from envsolve.system.limits import single_line
 from envsolve.toolchain.model import Toolchain
 
@@ -139,7 +140,7 @@ class Plan(msgspec.Struct, frozen=True):
         """
         hint = "envsolve plan ... --format json -o FILE writes one"
         try:
-            raw = msgspec.json.decode(text)
+            raw: Any = from_json(text, Any)
             # The schema has a default, so that conversion alone would take any object for a plan.
             if not (isinstance(raw, dict) and raw.get("schema") == SCHEMA):
                 raise UsageError(f"not the JSON of a plan: its schema is not {SCHEMA}", hint=hint)
@@ -150,7 +151,7 @@ class Plan(msgspec.Struct, frozen=True):
                     for fix in fixes
                 ]
             plan = msgspec.convert(_in_lines(raw), type=cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise UsageError(f"not the JSON of a plan: {error}", hint=hint) from None
         # What locks and plans may hold is known above: locks are made of plans.
         for fault in importlib.import_module("envsolve.planning.saved").faults(plan):

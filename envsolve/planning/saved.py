@@ -10,6 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
+from envsolve.machine.known import faults as machine_faults
 from envsolve.packages.urls import safe_join
 from envsolve.planning.lock import Assumptions, Building, unsafe
 from envsolve.planning.plan import Plan
@@ -38,6 +39,8 @@ def faults(plan: Plan) -> Iterator[str]:
     for date in (plan.catalogue_date, plan.own_catalogue_date):
         if date is not None and not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", date):
             yield f"a date of the catalogue is {date!r}"
+    for machine in plan.machines:
+        yield from (f"machines: {path}: {message}" for path, message in machine_faults(machine))
     for package in plan.packages:
         if package.kind == "conda" and plan.conda is None:
             yield f"{package.name} is a conda package in a plan of wheels"
@@ -58,6 +61,8 @@ def _of_package(package: PlannedPackage) -> Iterator[str]:
             yield f"the {field} of a package is {value!r}"
     if package.filename is not None and not _is_file(package, package.filename):
         yield f"{package.filename} is not a file of {package.name} {package.version}"
+    if package.tree is not None and not (package.tree.commit or package.tree.folder):
+        yield f"the source of {package.name} has neither a commit nor a directory"
     for name, digest in package.hashes.items():
         if not _HASH.fullmatch(f"{name}:{digest}"):
             yield f"a hash of {package.name} is {name}:{digest}"

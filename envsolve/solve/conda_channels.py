@@ -25,7 +25,7 @@ from envsolve.errors import EnvsolveError, IndexUnavailableError, UsageError
 from envsolve.packages.urls import local_path, without_secrets
 from envsolve.rules.conda import Candidate, Spec, VirtualPackage
 from envsolve.solve.conda_client import ChannelSecrets, SoundRecords, clean_url, rattler
-from envsolve.system.files import is_folder
+from envsolve.system.files import home_path, is_folder
 
 Answer = TypeVar("Answer")
 _Question = Callable[[Sequence[Any]], Coroutine[Any, Any, Answer]]
@@ -276,7 +276,7 @@ def _may_be_there(name: str) -> bool:
     """Whether a channel is remote, or a directory that exists."""
     if name.startswith("file:"):
         return is_folder(local_path(name))
-    return not name.startswith(_PLACES) or is_folder(Path(name).expanduser())
+    return not name.startswith(_PLACES) or is_folder(home_path(name))
 
 
 def _answered(question: Coroutine[Any, Any, Answer]) -> Answer:

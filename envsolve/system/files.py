@@ -6,12 +6,14 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar
 
 from envsolve.errors import EnvsolveError, UsageError
+from envsolve.system.limits import NUMBER_DIGITS, has_long_number
 
 MAX_BYTES = 16 * 2**20
 """No requirement, machine or configuration file is larger."""
@@ -23,7 +25,8 @@ def read_regular(path: Path, limit: int = MAX_BYTES) -> bytes:
     Opening does not wait, as it would for the writer of a pipe.
 
     Raises:
-        OSError: It cannot be read, is a directory, pipe or device, or is larger than ``limit``; ``strerror`` says it.
+        OSError: It cannot be read, is a directory, pipe or device, is larger than ``limit`` or has a number that
+            Python does not convert; ``strerror`` says it.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor, not a path
@@ -38,6 +41,8 @@ def read_regular(path: Path, limit: int = MAX_BYTES) -> bytes:
             data += file.read(limit + 1 - len(data))
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"it is larger than {limit // 2**20} MiB", str(path))
+    if has_long_number(data):
+        raise OSError(errno.EINVAL, f"it has a number of more than {NUMBER_DIGITS} digits", str(path))
     return data
 
 
@@ -87,6 +92,14 @@ def is_there(path: Path) -> bool:
         return path.exists()
     except OSError:
         return False
+
+
+def home_path(text: str) -> Path:
+    """The path with ``~`` resolved; unchanged if it names an unknown user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
 
 
 def real_path(path: Path) -> Path:
@@ -172,6 +185,8 @@ def from_json(data: bytes | str, type: type[Item]) -> Item:
     """
     import msgspec
 
+    if has_long_number(data.encode("utf-8", "replace") if isinstance(data, str) else data):
+        raise msgspec.DecodeError(f"it has a number of more than {NUMBER_DIGITS} digits")
     try:
         return msgspec.json.decode(data, type=type)
     except (UnicodeDecodeError, RecursionError) as error:
@@ -216,6 +231,14 @@ def parse_toml(text: str, path: Path, hint: str | None = None) -> dict[str, Any]
     except (ValueError, RecursionError) as error:  # a date of month 13, a number of 5,000 digits
         raise UsageError(f"{path} is not TOML: {error}", hint=hint) from None
     return table
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Parsers warn about odd escapes and anchors in what they read: nothing that the reader of a plan can mend."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def own_table(table: Mapping[str, Any], path: Path) -> dict[str, Any]:

@@ -63,9 +63,13 @@ YAML_DEPTH = 50
 REQUIREMENT_LENGTH = 16 * 1024
 """Characters of one requirement, version or specifier."""
 
-# Python refuses to convert 4,300 digits, and packaging does so only when a version is compared. A version of more
-# than 20 digits exceeds what an index stores.
+NUMBER_DIGITS = 4300
+"""Digits of a number in a file: Python refuses to convert more, and without that limit takes the square of them."""
+
+# packaging converts the numbers of a version only when it is compared. A version of more than 20 digits exceeds what
+# an index stores.
 _LONG_NUMBER = re.compile(r"\d{100}")
+_AS_ZERO = bytes(48 if chr(code) in "0123456789" else 32 for code in range(256))
 _BRACKET = re.compile(r"[][{}]")
 # C0 without tab and line feed, DEL, C1, and the characters that reorder or hide text in a terminal.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -119,6 +123,12 @@ def depth(text: str) -> int:
         level = level + 1 if found[0] in "[{" else max(level - 1, 0)
         deepest = max(deepest, level)
     return deepest
+
+
+def has_long_number(data: bytes) -> bool:
+    """Whether a text has a number of more than :data:`NUMBER_DIGITS` digits; no reader is given one."""
+    # A pattern would take the square of many numbers that are a little shorter.
+    return len(data) > NUMBER_DIGITS and b"0" * (NUMBER_DIGITS + 1) in data.translate(_AS_ZERO)
 
 
 def is_sane(text: str) -> bool:

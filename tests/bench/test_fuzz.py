@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from bench.fuzz import _targets, mutation, tried
-from envsolve.errors import UsageError
+from envsolve.errors import EnvsolveError, UsageError
 from envsolve.locks.read import read_lock_file
 from envsolve.packages.conda_inputs import yaml_table
 from envsolve.packages.project_files import load_project
@@ -27,6 +28,44 @@ def test_damaged_input_ends_in_an_answer_or_an_error_of_envsolve(target: str) ->
         assert tried(reader, seed) is None
     for number in range(SLOW.get(target, 40)):
         assert tried(reader, mutation(target, seeds, number)) is None, number
+
+
+NINES = b"9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("target", "data"),
+    [
+        ("machine", b'{"schema": "envsolve.machine/1", "driver": {"version": "' + NINES + b'"}}'),
+        ("log", b"dependencies = ['torch==2.4." + NINES + b"']\nCUDA error: no kernel image is available"),
+        ("log", b"ptxas fatal   : Value 'sm_" + b"9" * 25 + b"' is not defined for option 'gpu-name'"),
+        ("dockerfile", b"FROM python:3.12\nRUN pip install torch==2." + NINES),
+        ("metadata", b"Name: demo\nVersion: 1.0\nRequires-Dist: torch==" + NINES),
+    ],
+)
+def test_numbers_that_python_does_not_convert(target: str, data: bytes) -> None:
+    first = b"\0" if target == "dockerfile" else b""
+    assert tried(TARGETS[target][0], first + data) is None
+
+
+def test_odd_words_in_files_are_refused_or_read(tmp_path: Path) -> None:
+    for name, text in (
+        ("requirements.txt", "--find-links ~nobody-of-that-name/wheels\ntorch\n"),
+        ("requirements-2.txt", f"-r {'x' * 5000}\n"),
+        ("pixi.toml", '[workspace]\nchannels = []\nplatforms = ["linux-64"]\n[pypi-dependencies]\ntorch = ""\n'),
+    ):
+        (path := tmp_path / name).write_text(text)
+        for read in (load_project, read_lock_file, lambda one: read_requirements((), (one,))):
+            with suppress(EnvsolveError):
+                read(path)
+
+
+def test_a_long_word_in_a_lock_takes_linear_time(tmp_path: Path) -> None:
+    (path := tmp_path / "uv.lock").write_text(f'version = 1\n\n[[package]]\nname = "x"\nsdist = {{u{"9" * 4000}\n')
+    before = time.process_time()
+    with pytest.raises(UsageError):
+        read_lock_file(path)
+    assert time.process_time() - before < 2
 
 
 @pytest.mark.parametrize("text", ["a = " + "9" * 5000, "a = " + "[" * 5000, "a = 1980-13-45"])

@@ -75,6 +75,8 @@ def test_a_package_that_would_be_an_option_a_line_or_another_path_is_refused(pac
         {"toolchain": TOOLCHAIN | {"environment": {"LD_PRELOAD": "/tmp/x.so"}}},
         {"python": "3.12\nRUN true"},
         {"cuda": "cu126 x"},
+        {"machines": [{"platform": {"os": "linux", "arch": "x86_'4"}}]},
+        {"machines": [{"platform": {"os": "linux", "arch": "x86_64", "libc": "glibc 2." + "9" * 50}}]},
     ],
 )
 def test_commands_variables_and_words_that_no_plan_has_are_refused(fields: dict[str, Any]) -> None:

@@ -6,15 +6,26 @@ import json
 import os
 import stat
 import sys
+import warnings
 from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
 
+import msgspec
 import pytest
 
 from envsolve.errors import EnvsolveError
 from envsolve.machine.model import Gpu, Machine
-from envsolve.system.files import dump, open_regular, replace_file, user_folder
+from envsolve.system.files import (
+    dump,
+    from_json,
+    home_path,
+    open_regular,
+    read_regular,
+    replace_file,
+    user_folder,
+    without_warnings,
+)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="platformdirs answers elsewhere")
@@ -70,3 +81,21 @@ def test_root_leaves_a_file_its_owner(tmp_path: Path) -> None:
     os.chown(file, 65534, 65534)
     replace_file(file, "new")
     assert (file.stat().st_uid, file.stat().st_gid) == (65534, 65534)
+
+
+def test_a_file_with_a_number_that_python_does_not_convert_is_refused(tmp_path: Path) -> None:
+    (path := tmp_path / "requirements.txt").write_text("torch==" + "9" * 5000)
+    with pytest.raises(OSError, match="a number of more than 4300 digits"):
+        read_regular(path)
+    with pytest.raises(msgspec.DecodeError, match="a number of more than 4300 digits"):
+        from_json(b'"' + b"9" * 5000 + b'"', str)
+
+
+def test_an_unknown_user_is_no_home() -> None:
+    assert home_path("~nobody-of-that-name/x") == Path("~nobody-of-that-name/x")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_parser_of_foreign_text_warns_nobody() -> None:
+    with without_warnings():
+        warnings.warn("odd", SyntaxWarning, stacklevel=1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 
-from envsolve.system.limits import MIB, Counted, LimitError, is_sane, joined, printable
+from envsolve.system.limits import MIB, NUMBER_DIGITS, Counted, LimitError, has_long_number, is_sane, joined, printable
 
 
 def test_a_stream_is_read_up_to_the_limit() -> None:
@@ -40,3 +41,11 @@ def test_a_line_is_no_command_of_a_workflow(monkeypatch: pytest.MonkeyPatch) -> 
     assert printable(text) == "of a::b\n\\::error::x\n \t\\::set-env::y\n"
     assert printable(printable(text)) == printable(text)
     assert printable(text, commands=True) == text
+
+
+def test_a_number_that_python_does_not_convert_is_found_in_linear_time() -> None:
+    assert has_long_number(b"torch==" + b"9" * (NUMBER_DIGITS + 1) + b"\n")
+    assert not has_long_number(b"9" * NUMBER_DIGITS)
+    before = time.process_time()
+    assert not has_long_number((b"9" * NUMBER_DIGITS + b"a") * 4000)
+    assert time.process_time() - before < 3

@@ -30,7 +30,7 @@ from envsolve.diagnose.report.observation import (
     Trust,
     Variable,
 )
-from envsolve.diagnose.report.text import Log
+from envsolve.diagnose.report.text import Log, with_short_numbers
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Gpu, HostCompiler, Machine, Platform, Toolkit
 from envsolve.machine.target import complete, driver_branch
@@ -63,11 +63,11 @@ def read_report(
         machine: Given by option: it wins, field by field, over what is read.
         installed: Given by option (:func:`read_installed`): it wins package by package.
     """
+    text = with_short_numbers(text)
     observations = sorted(observe(Log(text), catalogue), key=lambda observation: observation.line.index)
     facts = scalars(observations)
     read = machine_of(facts, observations, catalogue)
-    given = machine.python if machine else None
-    python = Seen(given, "--machine", given) if given else facts.get(Field.PYTHON)
+    python = Seen(given, "--machine", given) if machine and (given := machine.python) else facts.get(Field.PYTHON)
     codes = [seen(fact.codes, o) for fact, o in _of(Codes, observations)]
     return ReportFacts(
         text=text,

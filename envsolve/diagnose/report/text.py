@@ -13,7 +13,7 @@ from itertools import accumulate, chain, islice
 from typing import BinaryIO
 
 from envsolve.diagnose.model import Vocabulary
-from envsolve.system.limits import LOG_BYTES, LOG_LINES, LOG_READ, LOG_SECONDS, MIB, LimitError
+from envsolve.system.limits import LOG_BYTES, LOG_LINES, LOG_READ, LOG_SECONDS, MIB, LimitError, has_long_number
 
 MAX_LINE = 10_000
 """Characters of a line that are looked at: pip lists all that it installed in one line."""
@@ -53,6 +53,7 @@ _BUILDKIT = re.compile(r"#\d{1,4} (?:\d{1,6}\.\d{1,4} )?")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\xad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ud800-\udfff]")
 # As Chinese and Japanese reports write "GPU: ..., driver: ...".
 _FULL_WIDTH = str.maketrans("\uff1a\uff0c\uff08\uff09\uff1d\u3000\u3001", ":,()= ,")
+_LONG_NUMBER = re.compile(r"\d{100,}")
 _PART = re.compile(r"[^\r\n]+")
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 _QUOTED = re.compile(r"(?:> ?){1,5}(?!>)")
@@ -167,6 +168,13 @@ def _without_repetition(lowered: str) -> list[int]:
         for places in seen.values()
     )
     return sorted(chain.from_iterable(ends))
+
+
+def with_short_numbers(text: str) -> str:
+    """A text without numbers of more digits than Python converts: a report is read for what it says elsewhere."""
+    if has_long_number(text.encode("utf-8", "replace")):
+        return _LONG_NUMBER.sub("...", text)
+    return text
 
 
 def decode(data: bytes) -> str:

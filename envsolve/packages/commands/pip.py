@@ -15,7 +15,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from envsolve.environment.layout import is_environment, prefix_of
 from envsolve.errors import UsageError
 from envsolve.packages.commands import Argument, Change, Command, Meaning
-from envsolve.system.files import from_json, read_regular, real_path
+from envsolve.system.files import from_json, is_folder, read_regular, real_path
 
 _PYTHON = re.compile(r"python[\d.]*(?:\.exe)?")
 _SHEBANG = re.compile(rb"#!\s*(?P<program>/[^\n]+)")
@@ -108,7 +108,7 @@ class Pip:
             return Path(elsewhere)
         named = command.value("python") or environ.get("PIP_PYTHON")
         if named:
-            return Path(named) if Path(named).is_dir() else prefix_of(Path(named))
+            return Path(named) if is_folder(Path(named)) else prefix_of(Path(named))
         found = shutil.which(command.program[0], path=environ.get("PATH"))
         if found is None:
             raise UsageError(f"there is no program {command.program[0]}")

@@ -15,7 +15,7 @@ from envsolve.environment.layout import is_environment, prefix_of
 from envsolve.errors import UsageError
 from envsolve.packages.commands import Argument, Change, Command, Meaning
 from envsolve.packages.commands.pip import Pip
-from envsolve.system.files import is_file
+from envsolve.system.files import is_file, is_folder
 from envsolve.system.processes import ask
 
 _UNBUILT = ("--no-build", "--no-install-project", "--no-install-workspace", "--no-install-local")
@@ -110,7 +110,7 @@ class Uv(Pip):
             return Path(elsewhere)
         named = command.value("python") or environ.get("UV_PYTHON")
         if named:
-            return Path(named) if Path(named).is_dir() else prefix_of(_program(named, environ))
+            return Path(named) if is_folder(Path(named)) else prefix_of(_program(named, environ))
         if command.has("system") or environ.get("UV_SYSTEM_PYTHON"):
             return prefix_of(_program("python3", environ))
         active = environ.get("VIRTUAL_ENV") or environ.get("CONDA_PREFIX")

@@ -19,6 +19,7 @@ from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment, needs, pinned, torch_distribution
 from envsolve.facts.catalogue import Catalogue
+from envsolve.system.files import is_file, is_folder
 from envsolve.toolchain.model import source_project
 
 CAUSE = Cause.of(__name__)
@@ -147,7 +148,7 @@ def _importable(environment: Environment, name: str) -> bool:
     """Whether a module of that name is on the path, as of packages that were copied there without metadata."""
     module = name.replace("-", "_")
     places = (Path(site.path) / module for site in environment.sites)
-    return any(place.is_dir() or place.with_suffix(".py").is_file() for place in places)
+    return any(is_folder(place) or is_file(place.with_suffix(".py")) for place in places)
 
 
 def _reached(environment: Environment) -> set[str]:

@@ -26,7 +26,7 @@ from envsolve.values import Arch, ComputeCapability, CudaVersion
 
 CAUSE = Cause.of(__name__)
 _LIST = "TORCH_CUDA_ARCH_LIST"
-_REQUESTED = re.compile(r"-gencode[= ]\W?arch=(compute_\d+)\b")
+_REQUESTED = re.compile(r"-gencode[= ]\W?arch=(compute_\d{2,3})\b")
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
