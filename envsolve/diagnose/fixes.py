@@ -110,7 +110,10 @@ def rebuild_torch(scene: Scene) -> Fix:
 
 def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Fix | None:
     """The command for the best set of family packages under specifiers, torch among them; None if none fits."""
-    families = [scene.family, *([_on_cpu(scene)] if "+cpu" in str(asked.get("torch", "")) else [])]
+    if not all(name in scene.catalogue.family for name in asked):
+        return None
+    on_cpu = [_on_cpu(scene)] if "+cpu" in str(asked.get("torch", "")) else []
+    families = list(dict.fromkeys([_careful(scene), scene.family, *on_cpu]))
     meant = _meant(scene)
     for variants in [meant, None] if meant else [None]:
         for family in families:

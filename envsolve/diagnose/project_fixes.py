@@ -45,8 +45,8 @@ _WORDS: dict[Tool, tuple[re.Pattern[str], tuple[str, ...]]] = {
         ("poetry",),
     ),
     "uv": (
-        re.compile(r"\buv (?:sync|run|add|lock)\b|\buv\.lock\b|\[+tool\.uv\b"),
-        ("uv sync", "uv run", "uv add", "uv lock", "uv.lock", "[tool.uv"),
+        re.compile(r"\buv (?:sync|run|add|lock)\b|\buv\.lock\b|\[+tool\.uv\b|the project environment path .\.venv"),
+        ("uv sync", "uv run", "uv add", "uv lock", "uv.lock", "[tool.uv", "the project environment path"),
     ),
     "conda": (
         re.compile(r"\b(?:conda|mamba) env (?:create|update)\b|\benvironment\.ya?ml\b"),

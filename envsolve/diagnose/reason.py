@@ -111,7 +111,7 @@ def in_order(findings: Sequence[Finding], scene: Scene) -> list[Finding]:
 
 def _diagnosis(finding: Finding, certainty: Certainty, trial: Trial, project: Project | None) -> Diagnosis:
     scene = trial.scene
-    fixes = (for_shell(in_project(fix, project, scene), scene) for fix in tried(finding, trial))
+    fixes = (for_shell(in_container(in_project(fix, project, scene), scene), scene) for fix in tried(finding, trial))
     precision = scene.catalogue.precisions[finding.grounds.value]
     return Diagnosis(
         cause=finding.cause,
@@ -148,6 +148,43 @@ def _to_find_one(scene: Scene) -> tuple[Fix, ...]:
     if scene.about_torch and (scene.torch is None or scene.torch.version is None):
         missing.append(Fix("Add the installed packages.", "python -m pip list"))
     return tuple(missing) or (_LOOK_FURTHER,)
+
+
+#: ``docker run`` as a fix writes it, whose image is the report's.
+_RUN = re.compile(r"^(?:docker|podman) run (?P<options>-.{1,80}) \.\.\.$")
+#: A shell in a container, where a command of pip is right as it is.
+_INSIDE = re.compile(r"root@[0-9a-f]{8,12}:|docker exec|\bFROM [\w./:-]+\n", re.IGNORECASE)
+_NO_VALUE = re.compile(
+    r"-[ditPq]{1,4}|--(?:rm|privileged|init|detach|interactive|tty|publish-all|read-only)|--?[\w-]+=.*"
+)
+
+
+def in_container(fix: Fix, scene: Scene) -> Fix:
+    """A fix for a program that a container runs: the report's own command with its options, or a layer on its image."""
+    own = next((c for seen in scene.report.commands if (c := _container_run(seen.value))), None)
+    if own is None or not fix.command:
+        return fix
+    command, image = own
+    if options := _RUN.match(fix.command):
+        return Fix(fix.text, command.replace(" run ", f" run {options['options']} ", 1))
+    if not fix.command.startswith(("pip install ", "uv pip install ")) or _INSIDE.search(scene.report.text):
+        return fix
+    layer = f"FROM {image}\\nRUN {fix.command}\\n".replace("'", '"')
+    name = re.sub(r"[^a-z0-9]+", "-", image.rpartition("/")[2].partition(":")[0].lower()) + "-fixed"
+    text = f"{fix.text} The program runs in a container: make an image of {image} with it, and run {name} in its place."
+    return Fix(text, f"printf '{layer}' | {command.split()[0]} build -t {name} -")
+
+
+def _container_run(command: str) -> tuple[str, str] | None:
+    """``docker run`` from the first word on, and its image; None for another command."""
+    found = re.search(r"\b(?:docker|podman) run .+", command)
+    words = iter(found[0].split()[2:] if found else ())
+    for word in words:
+        if not word.startswith("-"):
+            return (found[0], word) if found and re.fullmatch(r"[\w./-]+(?::[\w.-]+)?", word) else None
+        if not _NO_VALUE.fullmatch(word):
+            next(words, None)
+    return None
 
 
 _ASSIGNED = re.compile(r'([A-Z][A-Z0-9_]{1,60})=("[^"]*"|[^\s"]*) ')

@@ -12,6 +12,7 @@ from envsolve.environment.model import Environment
 from envsolve.machine.model import Gpu
 from envsolve.rules.nvidia.toolchain import CompilerFacts
 from envsolve.rules.nvidia.toolchain import arch_list as entries_for
+from envsolve.toolchain.model import source_project
 
 _SOURCE = re.compile(r"git\+https?://[\w./@#&=?%+-]{1,200}")
 _HERE = re.compile(r"pip3? install\b[^|&;#\n]{0,120}?(?<!\S)(?P<path>\.{1,2}(?:/[\w./-]*)?(?:\[[\w,]*\])?)(?!\S)")
@@ -84,6 +85,12 @@ def importer(scene: Scene, match: Match) -> str | None:
     above, below = text[max(0, match.line - _ABOVE) : match.line], text[match.line : match.line + _BELOW]
     names = (name for line in (*reversed(above), *below) for name in reversed(_MODULE_FILE.findall(line)))
     return next(names, None)
+
+
+def build_variables(scene: Scene, package: str) -> str:
+    """The variables that make a package compile, and not fetch a wheel, written before a command."""
+    project = source_project(package, None, scene.catalogue.source_projects)
+    return "".join(f"{name}={value} " for name, value in (project.variables if project else {}).items())
 
 
 def source_of(scene: Scene) -> str:

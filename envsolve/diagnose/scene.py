@@ -193,20 +193,10 @@ class Scene:
     @property
     def on_mac(self) -> bool:
         """Whether the report is from macOS, for which torch has no CUDA builds."""
-        words = (
-            "macos",
-            "darwin",
-            "apple m",
-            "apple silicon",
-            "macbook",
-            "mac os",
-            "osx",
-            "macosx",
-            "/users/",
-            "homebrew",
-        )
-        told = self.report.machine.platform  # that of self.machine is assumed if the report does not say
-        return told.os == "darwin" if told is not None and told.os else not self.gpus and self.mentions(*words)
+        told, route = self.report.machine.platform, self.other_vendor
+        if told is not None and told.os:  # the platform of self.machine is assumed if the report does not say
+            return told.os == "darwin"
+        return route is not None and route.vendor == "apple"
 
     @property
     def is_jetson(self) -> bool:

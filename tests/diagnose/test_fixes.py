@@ -123,7 +123,7 @@ FIRST = {
     "jax-cublas": (
         "RuntimeError: jaxlib/cuda/versions_helpers.cc:72: operation cublasGetVersion(nullptr) failed: error",
         "library-mismatch",
-        r"env -u LD_LIBRARY_PATH",
+        r"unset LD_LIBRARY_PATH",
     ),
     "nccl-wheels": (
         "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",
@@ -133,7 +133,7 @@ FIRST = {
     "nccl-preloaded": (
         "$ export LD_PRELOAD=/opt/nccl/libnccl.so.2\nlibtorch_cuda.so: undefined symbol: ncclCommWindowRegister",
         "library-shadowed",
-        r"env -u LD_PRELOAD",
+        r"unset LD_PRELOAD",
     ),
     "sglang-kernels": (
         "[sgl_kernel] CRITICAL: Could not load any common_ops library!\nsglang 0.5.2",

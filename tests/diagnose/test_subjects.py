@@ -28,9 +28,9 @@ LIBC = 'mathcalls.h(206): error: exception specification is incompatible with th
             f"{MIXED}\ninit: /lib/x86_64-linux-gnu/libcudnn_ops.so.9",
             "library-mismatch",
             "apt-get",
-            "env -u",
+            "unset LD",
         ),
-        (f"{MIXED}\n/srv/v/lib/libcudnn_graph.so.9", "library-mismatch", "env -u", "apt-get"),
+        (f"{MIXED}\n/srv/v/lib/libcudnn_graph.so.9", "library-mismatch", "unset LD", "apt-get"),
         (f"{LIBC}\nldd (GNU libc) 2.42", "host-compiler-unsupported", "CUDA 13.2", "gcc-10"),
     ],
 )

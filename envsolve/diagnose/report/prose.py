@@ -122,7 +122,8 @@ def _versions(sentence: str) -> Iterator[Fact]:
         name = normalised(package[1])
         name = _SPOKEN.get(name, name)
         before = sentence[max(0, package.start() - 5) : package.start()]
-        if is_related(name) and name not in _TOOLS and not _ALTERNATIVE.search(before):
+        bullet = not sentence[: package.start()].strip(" \t-")  # of a list, and not "one - or the other"
+        if is_related(name) and name not in _TOOLS and (bullet or not _ALTERNATIVE.search(before)):
             variant = _VARIANT.match(sentence, package.end()) if name.startswith("torch") else None
             yield Package(name, package[2] + (f"+{variant[1]}" if variant else ""))
     yield from (Package(name.lower(), version) for name, version in _JOINED.findall(sentence))

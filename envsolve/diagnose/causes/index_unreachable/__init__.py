@@ -21,9 +21,14 @@ _FIRST = {"network-tls": ("authority",), "network-proxy": ("proxy",)}
 
 def from_report(scene: Scene) -> Iterator[Finding]:
     """The network's error; it explains whatever the resolver reports afterwards."""
+    if match := CAUSE.first(scene, "damaged"):
+        install = next((seen.value for seen in scene.report.commands if "pip install" in seen.value), None)
+        again = install or f"pip install {match.groups['package']}"
+        whole = (CAUSE.fix("again", again=again.replace(" --no-cache-dir", "")), CAUSE.fix("mirror"))
+        yield CAUSE.finding("damaged", Grounds.STATED, lines(match), whole, ("lock-incomplete",))
     if not scene.mentions(*_INSTALLERS):
         return
-    matches = scene.found(*(s.id for s in CAUSE.file.signatures))
+    matches = scene.found(*(s.id for s in CAUSE.file.signatures if s.role == "error"))
     # A report may show a download that failed before, from a host that is no index.
     match = next((m for m in matches if not _NOT_AN_INDEX.search(m.quote)), None)
     if match is not None:

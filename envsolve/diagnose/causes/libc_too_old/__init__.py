@@ -12,6 +12,7 @@ from envsolve.diagnose.causes._asked import asked_for
 from envsolve.diagnose.causes._shared import Cause, lines
 from envsolve.diagnose.fixes import conda_remedies, replacements, with_another_python
 from envsolve.diagnose.model import Finding, Fix, Grounds
+from envsolve.diagnose.rebuilding import build_variables, extension_named
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Platform
@@ -108,7 +109,10 @@ def _refused(scene: Scene) -> tuple[Libc, list[Match]] | None:
 def _fixes(scene: Scene, by: str | None = None) -> Iterator[Fix]:
     """Builds for an older glibc, if torch requires the newer one; else what was compiled elsewhere, built here."""
     if by and not _is_torchs(by):
-        yield CAUSE.fix("rebuild", library=by.rpartition("/")[2], package=_package(by))
+        package = _package(scene, by)
+        yield CAUSE.fix(
+            "rebuild", library=by.rpartition("/")[2], package=package, force=build_variables(scene, package)
+        )
     elif libc_of(scene.platform) is not None:
         yield from replacements(scene)
         if another := with_another_python(scene):
@@ -120,10 +124,13 @@ def _fixes(scene: Scene, by: str | None = None) -> Iterator[Fix]:
     yield CAUSE.fix("container")
 
 
-def _package(library: str) -> str:
-    """The package whose directory has a library; ``PACKAGE`` if its path does not say."""
+def _package(scene: Scene, library: str) -> str:
+    """The package of a library: that of its directory, else the one whose module it is."""
     found = re.search(r"-packages/(\w+)/", library)
-    return found[1].replace("_", "-") if found else "PACKAGE"
+    if found:
+        return found[1].replace("_", "-")
+    module = library.rpartition("/")[2].partition(".")[0]
+    return extension_named(scene, library) or module.replace("_", "-")
 
 
 def _is_torchs(library: str) -> bool:

@@ -27,12 +27,12 @@ def own_is_older(scene: Scene, match: Match) -> str | None:
     found, built = match.groups.get("found", ""), match.groups.get("built", "")
     if not found or "cudnn" not in match.quote.lower():
         return None
-    have = _numbers(found)
+    have = numbers(found)
     if _BY_CONDA.search(scene.report.text) and not scene.mentions("ld_library_path"):
         return "cudnn"
     owned = [(name, seen.value) for name, seen in scene.report.installed.items() if _CUDNN.fullmatch(name)]
     owned += _pinned_by_torch(scene)
-    older = bool(built) and have < _numbers(built)
+    older = bool(built) and have < numbers(built)
     return next((name for name, version in owned if older and release(version)[: len(have)] == have), None)
 
 
@@ -48,7 +48,7 @@ _BY_CONDA = re.compile(
 )
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers(text: str) -> tuple[int, ...]:
     """``9.10.1``, ``(9, 10, 1)`` or, as cuDNN numbers itself, ``91001``."""
     if text.isdigit() and len(text) >= 4:
         number = int(text)
@@ -59,9 +59,9 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def of_own_cudnn(scene: Scene, match: Match, package: str) -> Finding:
     """The finding for a program whose own cuDNN package is older than it was built with."""
-    built = ".".join(map(str, _numbers(match.groups["built"])[:2]))
+    built = ".".join(map(str, numbers(match.groups["built"])[:2]))
     seen, conda = scene.report.installed.get(package), not package.startswith("nvidia-")
-    have = seen.value if seen else ".".join(map(str, _numbers(match.groups["found"])))
+    have = seen.value if seen else ".".join(map(str, numbers(match.groups["found"])))
     names = {"package": "cudnn" if conda else package, "built": built, "have": have}
     fixes = [CAUSE.fix("newer-cudnn-conda" if conda else "newer-cudnn", **names)]
     evidence = (*lines(match), *([shown(seen)] if seen else []))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from envsolve.binaries.names import ACCELERATOR_LIBRARY
 from envsolve.diagnose.causes._shared import Cause, lines, shown_variable
 from envsolve.diagnose.causes.library_mismatch import wheels_of_two_majors
-from envsolve.diagnose.causes.library_mismatch.cudnn import own_is_older
+from envsolve.diagnose.causes.library_mismatch.cudnn import numbers, own_is_older
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -115,6 +115,8 @@ def _shadowed(scene: Scene, match: Match) -> Finding:
     library = next((name for name in ("nvjitlink", "cudnn") if name in match.quote.lower()), "cublas")
     module = "jax" if match.signature.id == "jax-older-library" else "torch"
     fixes = [CAUSE.fix(name, library=library, module=module) for name in ("unset", "first", "look")]
+    if "built" in match.groups and library == "cudnn" and not path:
+        fixes.insert(0, _newer(match.groups["built"]))
     if preloaded := shown_variable(scene, "LD_PRELOAD"):
         path, fixes = (*path, *preloaded), [CAUSE.fix("unset-preload")]
     elif missing.startswith("nccl") and not path:
@@ -124,6 +126,17 @@ def _shadowed(scene: Scene, match: Match) -> Finding:
         fixes = [CAUSE.fix("nccl", pin=next(iter(pins), "nvidia-nccl-cu12")), fixes[0]]
     grounds = Grounds.CONFIRMED if path else Grounds.STATED
     return CAUSE.finding("shadowed", grounds, (*lines(match), *path), fixes, missing=missing)
+
+
+#: The first cuDNN that programs for CUDA 12 are built with: JAX and TensorFlow for CUDA 11 have an older one.
+_CUDNN_OF_CUDA_12 = (8, 9)
+
+
+def _newer(built: str) -> Fix:
+    """The wheel of a cuDNN that a program takes: nothing in the report shows a directory that comes before it."""
+    major, minor, *_ = numbers(built)
+    cuda = 12 if (major, minor) >= _CUDNN_OF_CUDA_12 else 11
+    return CAUSE.fix("newer", cuda=cuda, built=f"{major}.{minor}", next=major + 1)
 
 
 def _older(environment: Environment, shadow: Shadow) -> str | None:

@@ -109,12 +109,15 @@ def _of_sglang(scene: Scene, match: Match) -> Iterator[Fix]:
 
 def _of_bitsandbytes(scene: Scene, match: Match) -> Iterator[Fix]:
     """A release that has a library for torch's CUDA; without one, a torch of a CUDA that it has."""
-    if scene.mentions("bnb_cuda_version="):
-        yield CAUSE.fix("bitsandbytes-variable")
     tree = match.groups.get("tree")
+    variable = [CAUSE.fix("bitsandbytes-variable")] if scene.mentions("bnb_cuda_version=") else []
     if tree and "-packages" not in tree:
-        yield CAUSE.fix("bitsandbytes-tree", tree=tree)
+        source = [CAUSE.fix("bitsandbytes-tree", tree=tree)]
+        # A tree without the library for the CPU was never compiled, whatever the variable says.
+        bare = scene.mentions("libbitsandbytes_cpu.so: cannot open")
+        yield from (*source, *variable) if bare else (*variable, *source)
         return
+    yield from variable
     number = re.search(r"cuda(\d{3})", match.groups["library"])
     releases = {Version(b.version) for b in scene.published("bitsandbytes")}
     fitting = {Version(b.version) for b in scene.published("bitsandbytes") if number and b.variant == f"cu{number[1]}"}
@@ -123,7 +126,7 @@ def _of_bitsandbytes(scene: Scene, match: Match) -> Iterator[Fix]:
     elif number and not fitting:
         yield from replacements(scene)[-1:] or [CAUSE.fix("bitsandbytes-torch", cuda=f"{number[1][:2]}.{number[1][2]}")]
     yield CAUSE.fix("bitsandbytes")
-    if not scene.mentions("bnb_cuda_version="):
+    if not variable:
         yield CAUSE.fix("bitsandbytes-variable")
 
 
@@ -294,7 +297,7 @@ def _fixes(scene: Scene, torch: Torch, name: str) -> Iterator[Fix]:
     if symbol and (tree := source_tree(scene, symbol.quote)):
         yield CAUSE.fix("compile-tree", torch=torch.label, tree=tree)
         return
-    if other := of_other_vendor(torch, name):
+    if other := of_other_vendor(scene, name):
         yield other
         return
     exact = SpecifierSet(f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else ""))

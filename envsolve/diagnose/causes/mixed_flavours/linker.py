@@ -11,8 +11,8 @@ from envsolve.advice.torch import ready_wheel, wheel_torches
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
 from envsolve.diagnose.fixes import pair_with
 from envsolve.diagnose.model import Finding, Fix, Grounds, public
-from envsolve.diagnose.rebuilding import extension_named, source_of, source_tree, telling_line
-from envsolve.diagnose.scene import Scene, Torch
+from envsolve.diagnose.rebuilding import build_variables, extension_named, source_of, source_tree, telling_line
+from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.toolchain.model import source_project
 
@@ -68,6 +68,10 @@ def _from_symbol(scene: Scene, match: Match, evidence: tuple[str, ...]) -> Findi
 
 def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Fix]:
     """The wheel of the other ABI, if the project publishes both."""
+    package = extension_named(scene, match.quote, match)
+    if package and not source_tree(scene, telling_line(scene, match)) and (ready := published_wheel(scene, package)):
+        yield ready  # the very file, whichever ABI its name says
+        return
     have, want = ("TRUE", "FALSE") if new else ("FALSE", "TRUE")
     named = [w for w in _WHEEL.findall(scene.report.text) if f"abi{have}".lower() in w.lower()]
     kind = "old (pre-C++11)" if new else "new (C++11)"
@@ -87,7 +91,7 @@ def _only_way(scene: Scene, match: Match, package: str | None) -> Fix | None:
     """The fix of an extension that has no published build for this torch: it was compiled here, or has none at all."""
     if tree := source_tree(scene, telling_line(scene, match)):
         return CAUSE.fix("compile-tree", torch=scene.torch.label if scene.torch else "the installed torch", tree=tree)
-    return of_other_vendor(scene.torch, package) if package else None
+    return of_other_vendor(scene, package) if package else None
 
 
 def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
@@ -104,6 +108,8 @@ def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
     if package and torch is None and scene.family.follows_torch(package):
         # Which torch it must go with is not known, and the newest release alone may not go with it.
         also = _CLOSE if scene.mentions("comfyui") else ()  # imports all three
+        if package in _CLOSE and scene.os != "windows" and not scene.on_mac:
+            yield CAUSE.fix("close-at-hand", package=package)
         beside = {name: SpecifierSet() for name in ("torch", *also, package)}
         if found := pair_with(scene, beside):
             yield found
@@ -146,7 +152,7 @@ def _ready_or_compiled(scene: Scene, package: str | None) -> Iterator[Fix]:
         version = None  # an old release may not compile against a new torch
     else:
         yield CAUSE.fix("release-fetched" if project else "release", package=package, torch=label)
-    force = "".join(f"{name}={value} " for name, value in (project.variables if project else {}).items())
+    force = build_variables(scene, package)
     what = f"{package}=={version}" if version else package
     yield CAUSE.fix("compile", torch=label, force=force, only=package, what=what)
 
@@ -160,10 +166,12 @@ def _repository(scene: Scene, package: str) -> str | None:
     return known[package] if "git+" in known.get(package, "") else None
 
 
-def of_other_vendor(torch: Torch | None, package: str) -> Fix | None:
-    """The companion of an XPU or ROCm torch; None if torch is another."""
+def of_other_vendor(scene: Scene, package: str) -> Fix | None:
+    """The companion of an XPU or ROCm torch, or none on a Mac; None if torch is another."""
+    torch, close = scene.torch, package in ("torchvision", "torchaudio", "torchcodec")
+    if scene.on_mac and not close:
+        return CAUSE.fix("uninstall", package=package, torch="macOS")
     if torch is None or torch.variant is None or not torch.variant.startswith(("xpu", "rocm")):
         return None
-    close = package in ("torchvision", "torchaudio", "torchcodec")
     values = {"package": package, "torch": torch.label, "variant": torch.variant}
     return CAUSE.fix("vendor-companion" if close else "uninstall", **values)

@@ -53,10 +53,29 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         explained = (*CAUSE.file.explains, "ptx-newer-than-driver", "no-driver")
         yield CAUSE.finding("tensorflow", Grounds.CONFIRMED, evidence, fixes, explained, cc=cc)
         return
-    if missing:
+    if compiler := _of_compiler(scene):
+        yield compiler
+    elif missing:
         yield _torch_lacks(scene, match, missing)
     elif match and not harmless(scene):
         yield _another_binary(scene, match)
+
+
+def _of_compiler(scene: Scene) -> Finding | None:
+    """A program that compiles for the GPU itself, and does not know it: by its own words, or by those of the driver."""
+    words, cc = CAUSE.first(scene, "llvm"), next((str(gpu.cc) for gpu in scene.gpus if gpu.cc), "of this GPU")
+    evidence = (*lines(words or scene.first("jit-invalid") or failure(scene)), *scene.gpu_evidence)
+    if scene.torch is None and scene.mentions("numba.cuda", "numba cuda", "numba's cuda") and failure(scene):
+        return CAUSE.finding("numba", Grounds.STATED, evidence, [CAUSE.fix("numba")], cc=cc)
+    if words is None and not (scene.first("jit-invalid") and scene.gpus and scene.torch is None):
+        return None
+    explained = (*CAUSE.file.explains, "ptx-newer-than-driver", "no-driver")
+    if scene.mentions("tensorflow"):
+        fixes = (CAUSE.fix("tensorflow-container"), CAUSE.fix("tensorflow-newer", cc=cc))
+        return CAUSE.finding("tensorflow", Grounds.STATED, evidence, fixes, explained, cc=cc)
+    if words and scene.mentions("jax", "xla"):
+        return CAUSE.finding("jax", Grounds.STATED, evidence, [CAUSE.fix("jax")], explained, cc=cc)
+    return None
 
 
 def _of_faiss(scene: Scene) -> Iterator[Fix]:

@@ -33,6 +33,8 @@ _PLACES = 200
 def from_report(scene: Scene) -> Iterator[Finding]:
     """The words name nvcc; a path without it may also be a wrong CUDA_HOME."""
     match fault_of(scene):
+        case (("missing" | "path"), match) if scene.on_mac:
+            yield CAUSE.finding("mac", Grounds.STATED, lines(match), [CAUSE.fix("mac")])
         case ("missing" | "path") as fault, match:
             grounds = Grounds.STATED if fault == "missing" else Grounds.SUGGESTED
             named = [CAUSE.fix("cudacxx", again=build_again(scene))] if _by_cmake(scene) else []

@@ -23,6 +23,10 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     """An nvcc of torch's CUDA helps only if that CUDA supports the GPU."""
     if match := CAUSE.first(scene, "requested"):
         yield from _requested(scene, match)
+    if match := CAUSE.first(scene, "option"):
+        nvcc = f" (CUDA {scene.nvcc})" if scene.nvcc else ""
+        newer = nvcc_fixes(scene, scene.toolkit or toolkit_for(scene))
+        yield CAUSE.finding("option", Grounds.STATED, lines(match), newer, nvcc=nvcc, **match.groups)
     if match := CAUSE.first(scene, "least"):
         yield _too_old(scene, match)
     match = CAUSE.first(scene)

@@ -19,6 +19,7 @@ _FIXES = {
     "nccl": ("shm-size", "host-ipc"),
     "host": ("smaller-tensor",),
     "gpu": ("others", "smaller", "segments"),
+    "cublas": ("others", "blocking"),
 }
 _COMPILING = (
     *("nvcc", "cicc", "cc1plus", "ninja", "cudafe", "setup.py", "pip install", "pip wheel", "building wheel", "rustc"),
@@ -43,7 +44,7 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
         return
     requested = _AMOUNT.search(scene.report.text)
     amount = CAUSE.words("amount", amount=requested[1]) if requested else ""
-    grounds = Grounds.SUGGESTED if role == "nccl" else Grounds.STATED
+    grounds = Grounds.SUGGESTED if role in ("nccl", "cublas") else Grounds.STATED
     text = "build" if role == "make" else role
     yield CAUSE.finding(text, grounds, lines(match), map(CAUSE.fix, _FIXES[role]), amount=amount)
 

@@ -18,7 +18,9 @@ CAUSE = Cause.of(__name__)
 def from_report(scene: Scene) -> Iterator[Finding]:
     """Compare the PTX's toolkit with the driver's CUDA version."""
     error = CAUSE.first(scene)
-    if error is None or scene.first("tensorflow-code", "tensorflow-jit"):  # that says itself whose code is missing
+    # TensorFlow says itself whose code is missing. Without torch, a GPU that it does not know is the cause.
+    unknown = scene.torch is None and bool(scene.gpus) and scene.mentions("tensorflow")
+    if error is None or unknown or scene.first("tensorflow-code", "tensorflow-jit"):
         return
     made_with, have = _toolkit(scene), _read_by_driver(scene)
     newer = bool(made_with and have and CudaVersion.parse(made_with) > CudaVersion.parse(have))

@@ -60,10 +60,13 @@ def _fixes(scene: Scene, ptxas: Ptxas | None) -> Iterator[Fix]:
     newest = next((t for t in reversed(scene.catalogue.toolkits) if t.cuda_version.major == family), None)
     if newest and ptxas and (wheel := ptxas_remedy(scene, str(newest.cuda_version), ptxas.override)):
         yield wheel
+    driver = driver_running(scene, ptxas.cuda) if ptxas else None
+    # Only inductor runs the ptxas of a torch wheel: kernels that a program writes itself are Triton's.
+    inductor = scene.mentions("inductor", "torch.compile", "dynamo")
+    yield from filter(None, () if inductor else (driver,))
     yield from _with_own_ptxas(scene)
     yield from torch_that_compiles(scene)
-    if ptxas and (driver := driver_running(scene, ptxas.cuda)):
-        yield driver
+    yield from filter(None, (driver,) if inductor else ())
     yield CAUSE.fix("eager")
 
 
