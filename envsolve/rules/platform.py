@@ -217,20 +217,23 @@ class Environment(msgspec.Struct, frozen=True, dict=True):
         python: ``3.12``.
         full_version: ``3.12.1`` if the interpreter is known, otherwise ``3.12.0``.
         is_exact: Whether the interpreter's patch release is known.
-        ranks: Every accepted wheel tag with its rank, 0 the most specific.
     """
 
     python: str
     full_version: str
     platform: Platform
     markers: Mapping[str, str]
-    ranks: Mapping[Tag, int]
     is_exact: bool = False
 
     @cached_property
     def _decided(self) -> dict[tuple[str, str], bool]:
         """Which markers hold, as far as it was asked."""
         return {}
+
+    @cached_property
+    def ranks(self) -> Mapping[Tag, int]:
+        """Every accepted wheel tag with its rank, 0 the most specific."""
+        return _ranks(self.python, self.platform)
 
     @cached_property
     def _ranked(self) -> dict[str, int | None]:
@@ -264,8 +267,7 @@ class Environment(msgspec.Struct, frozen=True, dict=True):
             "implementation_version": full_version,
             "platform_python_implementation": "CPython",
         }
-        ranks = {tag: rank for rank, tag in enumerate(wheel_tags(python, platform))}
-        return cls(python, full_version, platform, markers, ranks, bool(found))
+        return cls(python, full_version, platform, markers, bool(found))
 
     def allows(self, requires_python: str | None) -> bool:
         """Return whether ``Requires-Python`` allows this Python.
@@ -292,6 +294,12 @@ class Environment(msgspec.Struct, frozen=True, dict=True):
         if tags not in self._ranked:
             self._ranked[tags] = min((self.ranks[tag] for tag in _tags(tags) if tag in self.ranks), default=None)
         return self._ranked[tags]
+
+
+@lru_cache(maxsize=64)
+def _ranks(python: str, platform: Platform) -> Mapping[Tag, int]:
+    # A plan describes its machine several times, and the thousand tags take longer than all the rest of it.
+    return {tag: rank for rank, tag in enumerate(wheel_tags(python, platform))}
 
 
 def _tags(text: str) -> frozenset[Tag]:

@@ -271,7 +271,9 @@ def ending(returncode: int) -> str:
 
 
 def _with_tail(sentence: str, ended: Ended) -> str:
-    return _bounded("\n".join([sentence, *ended.stderr.splitlines()[-_TAIL_LINES:]]))
+    # Python 3.14 adds thirty lines of the C stack to its account of a crash, behind the frames that people read.
+    said = ended.stderr.partition("\nCurrent thread's C stack trace")[0]
+    return _bounded("\n".join([sentence, *said.splitlines()[-_TAIL_LINES:]]))
 
 
 def _bounded(text: str) -> str:

@@ -18,13 +18,16 @@ except ImportError:  # older than 3.8
 packages = {}
 for distribution in distributions:
     try:
-        name, version = distribution.metadata["Name"], distribution.version
+        # To parse METADATA with the description in it, as ``distribution.metadata`` does, takes twenty times as long.
+        texts = (distribution.read_text(file) for file in ("METADATA", "PKG-INFO", ""))
+        head = re.split("\r?\n\r?\n", next(filter(None, texts), ""), maxsplit=1)[0]
+        name, version = re.search(r"(?im)^name:[ \t]*(\S+)", head), re.search(r"(?im)^version:[ \t]*(\S+)", head)
     except Exception:  # damaged metadata is another command's matter
         continue
     if name and version:
-        name = re.sub("[-_.]+", "-", name).lower()
-        if name not in packages:  # Of equal names the first on the path is the one that is imported.
-            packages[name] = version
+        normal = re.sub("[-_.]+", "-", name.group(1)).lower()
+        if normal not in packages:  # Of equal names the first on the path is the one that is imported.
+            packages[normal] = version.group(1)
 
 try:
     from importlib.util import find_spec

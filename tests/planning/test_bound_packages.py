@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -19,6 +21,7 @@ FACTS = Facts.of(CATALOGUE)
 BOUND = sorted(name for name, member in CATALOGUE.family.items() if member.agrees_on == "major")
 
 
+@cache
 def family(target: str) -> Family:
     text = f"{target}, python 3.12, linux-x86_64, glibc 2.35"
     return Family(CATALOGUE, FACTS, (machine_from_target(parse_target(text), CATALOGUE),), "3.12")

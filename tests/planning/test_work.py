@@ -284,7 +284,9 @@ def test_nothing_is_imported_that_is_not_needed(tmp_path: Path, line: list[str],
 
 
 def test_what_only_asks_for_the_version_loads_nothing_else(tmp_path: Path) -> None:
-    assert _loaded_by(["--version"], tmp_path) == {"__future__", "envsolve", "envsolve.cli", "envsolve.cli.main"}
+    # Python 3.14 begins without io, which its standard streams have loaded on older ones.
+    own = {"__future__", "envsolve", "envsolve.cli", "envsolve.cli.main"}
+    assert _loaded_by(["--version"], tmp_path) - {"io"} == own
 
 
 def _loaded_by(line: list[str], home: Path) -> set[str]:

@@ -52,6 +52,7 @@ def hanging(mark: Path) -> str:
 
 
 SEGFAULT = "import ctypes; ctypes.string_at(0)"
+C_STACK = "import os; os.write(2, b'x\\nCurrent thread\\'s C stack trace' + b'\\nat' * 40); os.abort()"
 OUTCOMES = [
     ("pass", "return {'detail': 'fine'}", "pass", "fine"),
     ("skip", "import unittest; raise unittest.SkipTest('no card')", "skip", "no card"),
@@ -59,8 +60,8 @@ OUTCOMES = [
     ("no detail", "return {}", "fail", "no valid result"),
     ("not a dict", "return 7", "fail", "TypeError"),
     ("chatter", "print('{\"status\": \"fail\"}', flush=True); return {'detail': 'fine'}", "pass", "fine"),
-    ("segfault", SEGFAULT, "fail", "was killed by SIGSEGV"),
-    ("segfault, where", SEGFAULT, "fail", "Fatal Python error: Segmentation fault"),
+    ("segfault", SEGFAULT, "fail", "was killed by SIGSEGV and left no valid result\nFatal Python error: Segmentation"),
+    ("a C stack, as of Python 3.14", C_STACK, "fail", "result\nx"),
     ("killed", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "fail", "was killed by SIGKILL"),
     ("says what is no text", "return {'detail': 'in \\udcff'}", "pass", r"in \udcff"),
     ("says too much", "raise ImportError('first ' + 'x' * 3_000_000 + ' last')", "fail", "ImportError: first"),
