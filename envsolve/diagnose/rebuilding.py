@@ -18,6 +18,7 @@ _SOURCE = re.compile(r"git\+https?://[\w./@#&=?%+-]{1,200}")
 _HERE = re.compile(r"pip3? install\b[^|&;#\n]{0,120}?(?<!\S)(?P<path>\.{1,2}(?:/[\w./-]*)?(?:\[[\w,]*\])?)(?!\S)")
 
 
+_NVCC = re.compile(r"(?:^|[\s/])nvcc\s[^|&;]{0,400}\.cu\b")
 _CMAKE_ARGS = re.compile(r"CMAKE_ARGS=[\"']?((?:-D[\w.]+=[^\s\"']+ ?)*)[\"']? ?")
 
 
@@ -45,12 +46,22 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
             given = f"{arguments[1]} " if arguments else ""
             return (Fix(text, f'CMAKE_ARGS="{given}-DCMAKE_CUDA_ARCHITECTURES={numbers}" {again}'),)
         return (Fix(text, f'cmake -DCMAKE_CUDA_ARCHITECTURES="{numbers}" ...'),)
-    if not scene.about_torch and scene.mentions("nvcc -", "nvcc ", ".cu "):
-        named = listed.replace(".", "").split(";") if listed != "..." else ["XY"]
-        flags = " ".join(f"-gencode arch=compute_{number},code=sm_{number}" for number in named)
+    if runs_nvcc(scene) or (not scene.about_torch and scene.mentions("nvcc -", "nvcc ", ".cu ")):
+        flags = gencode(listed if listed != "..." else "XY")
         return (Fix("Compile it again for the GPU, in place of the architecture that was named.", f"nvcc {flags} ..."),)
     command = f'TORCH_CUDA_ARCH_LIST="{listed}" pip install --no-build-isolation --no-cache-dir --force-reinstall'
     return (Fix(text, f"{command} --no-deps {what}"),)
+
+
+def runs_nvcc(scene: Scene) -> bool:
+    """Whether a command of the report compiles a file with nvcc, whatever else is installed there."""
+    return any(_NVCC.search(seen.value) for seen in scene.report.commands)
+
+
+def gencode(listed: str) -> str:
+    """nvcc's options for the entries of TORCH_CUDA_ARCH_LIST."""
+    named = listed.replace(".", "").split(";")
+    return " ".join(f"-gencode arch=compute_{number},code=sm_{number}" for number in named)
 
 
 def arch_list(gpus: Sequence[Gpu]) -> str:

@@ -116,9 +116,40 @@ FIRST = {
     ),
     "jax-platforms": (
         "RuntimeError: Unknown backend: 'gpu' requested, but no platforms that are instances of gpu are present. "
-        "Platforms present are: cpu",
+        "Platforms present are: cpu\nJAX_PLATFORMS=cpu",
         "gpu-not-visible",
         r"unset JAX_PLATFORMS",
+    ),
+    "jax-without-plug-in": (
+        "RuntimeError: Unknown backend: 'gpu' requested, but no platforms that are instances of gpu are present. "
+        "Platforms present are: cpu",
+        "cpu-build",
+        r"jax\[cuda12\]==",
+    ),
+    "nvcc-beside-torch": (
+        "$ nvcc -cubin -arch=sm_86 kernel.cu -o k.bin && python load.py k.bin\ntorch 2.11.0+cu130\n"
+        "NVIDIA H200\nCUDA error 209: no kernel image is available for execution on the device",
+        "no-kernel-for-gpu",
+        r"nvcc -gencode arch=compute_90,code=sm_90 \.\.\.",
+    ),
+    "newer-ptx-by-nvcc-beside-torch": (
+        "$ nvcc -ptx -arch=compute_75 kernel.cu && python load.py k.ptx\ntorch 2.11.0+cu130\nNVIDIA H200\n"
+        "ptxas application ptx input, line 9; fatal   : Unsupported .version 9.9; current version is '9.0'",
+        "ptx-newer-than-driver",
+        r"nvcc -gencode arch=compute_90,code=sm_90 \.\.\.",
+    ),
+    "larger-than-the-gpu": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 37252.90 GiB. GPU 0 has a total capacity of "
+        "139.80 GiB of which 139.29 GiB is free.",
+        "out-of-memory",
+        r"^Make the tensor smaller",
+    ),
+    "ranks-and-gpus-enough": (
+        "GPU 0: NVIDIA H200 (UUID: GPU-dfae42cb-c058-76fd-fb21-0aeda91051a8)\n"
+        "GPU 1: NVIDIA H200 (UUID: GPU-7360235a-9bba-354c-9c7c-5c026dc51c13)\n"
+        "ncclInvalidUsage\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 19000",
+        "gpu-not-visible",
+        r"torch\.cuda\.set_device",
     ),
     "jax-cublas": (
         "RuntimeError: jaxlib/cuda/versions_helpers.cc:72: operation cublasGetVersion(nullptr) failed: error",

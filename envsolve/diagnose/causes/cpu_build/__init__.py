@@ -56,7 +56,7 @@ def _of_torch(scene: Scene) -> Iterator[Finding | RuledOut]:
 
 
 def _is_jax(scene: Scene) -> bool:
-    return "jax" in scene.report.installed or scene.first("jax-cpu") is not None
+    return "jax" in scene.report.installed or scene.first("jax-cpu", "jax-platforms") is not None
 
 
 def _of_environment(scene: Scene, proved: bool) -> bool:
@@ -111,6 +111,8 @@ def _cuda_library(scene: Scene) -> Match | None:
 def _weak(scene: Scene) -> Match | None:
     """Words that a missing driver gives, too; on a Jetson, CUDA that is not available in a build from elsewhere."""
     found = CAUSE.first(scene, "weak")
+    if found is None and not scene.mentions("jax_platform"):
+        found = scene.first("jax-platforms")
     if found is None and scene.is_jetson and not _is_jetsons(scene.torch):
         return scene.first("cuda-unavailable")
     return found

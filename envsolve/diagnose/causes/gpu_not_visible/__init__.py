@@ -27,6 +27,10 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         ways = (CAUSE.fix("hip-groups"), other, CAUSE.fix("hip-look"))
         yield CAUSE.finding("hip", Grounds.STATED, lines(hip), ways, ("no-driver", "cpu-build"))
         return
+    # Without its plug-in JAX says the same.
+    if (jax := CAUSE.first(scene, "jax-platforms")) and scene.mentions("jax_platform"):
+        evidence = (*lines(jax), *shown_variable(scene, "JAX_PLATFORMS"))
+        yield CAUSE.finding("jax-platforms", Grounds.STATED, evidence, [CAUSE.fix("jax-platforms")], ("cpu-build",))
     match = CAUSE.first(scene, "uuid")
     if match and len(set(_UUID.findall(scene.visible_devices or ""))) > 1:
         yield _in_mig_mode(scene, match)
@@ -90,7 +94,10 @@ def _processes(scene: Scene, match: Match) -> Finding:
         fixes: list[Fix] = [CAUSE.fix("parallel", count=count), CAUSE.fix("list")]
         what = CAUSE.words("parallel", **match.groups)
     else:
-        fixes = [CAUSE.fix("one-each", count=count), CAUSE.fix("local-rank")]
+        fixes = [CAUSE.fix("local-rank")]
+        # If there is a GPU for the highest rank, the processes do not take their own.
+        if max(int(match.groups["one"]), int(match.groups["other"])) >= scene.gpu_count:
+            fixes.insert(0, CAUSE.fix("one-each", count=count))
         what = CAUSE.words("ranks")
     evidence = (*lines(match), *shown_variable(scene, "CUDA_VISIBLE_DEVICES"), *scene.gpu_evidence)
     return CAUSE.finding("processes", Grounds.STATED, evidence, fixes, what=what)

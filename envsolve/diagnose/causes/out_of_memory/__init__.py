@@ -20,11 +20,16 @@ _FIXES = {
     "host": ("smaller-tensor",),
     "gpu": ("others", "smaller", "segments"),
     "cublas": ("others", "blocking"),
+    "beyond": ("smaller-tensor",),
 }
 _COMPILING = (
     *("nvcc", "cicc", "cc1plus", "ninja", "cudafe", "setup.py", "pip install", "pip wheel", "building wheel", "rustc"),
     *("-- build", "building cuda object", "building cxx object", "make[", "make:", "cmake --build", "docker build"),
     *("building ", "compiling ", "from source"),
+)
+_OF_TOTAL = re.compile(
+    r"[Tt]ried to allocate (?P<wanted>\d{1,12}(?:\.\d{1,3})?) (?P<unit>[KMGT]iB)[^\n]{0,40}?"
+    r"total capacity of (?P<total>\d{1,12}(?:\.\d{1,3})?) (?P<of>[KMGT]iB)"
 )
 _AMOUNT = re.compile(r"[Tt]ried to allocate ([\d.]+ ?\w+)")
 
@@ -43,10 +48,23 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield CAUSE.ruled_out("system-call")
         return
     requested = _AMOUNT.search(scene.report.text)
-    amount = CAUSE.words("amount", amount=requested[1]) if requested else ""
+    amount = " " + CAUSE.words("amount", amount=requested[1]) if requested else ""
+    if role == "gpu" and _exceeds_the_gpu(scene):
+        role = "beyond"
     grounds = Grounds.SUGGESTED if role in ("nccl", "cublas") else Grounds.STATED
     text = "build" if role == "make" else role
     yield CAUSE.finding(text, grounds, lines(match), map(CAUSE.fix, _FIXES[role]), amount=amount)
+
+
+def _exceeds_the_gpu(scene: Scene) -> bool:
+    """Whether one piece is larger than all memory of the GPU, so that nothing but its size helps."""
+    found = _OF_TOTAL.search(scene.report.text)
+    wanted, total = ((found["wanted"], found["unit"]), (found["total"], found["of"])) if found else (None, None)
+    return bool(wanted and total and _bytes(*wanted) > _bytes(*total))
+
+
+def _bytes(number: str, unit: str) -> float:
+    return float(number) * 1024.0 ** "KMGT".index(unit[0])
 
 
 def _by_pip(scene: Scene) -> bool:

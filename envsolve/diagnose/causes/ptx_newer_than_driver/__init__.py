@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from envsolve.diagnose.causes._shared import Cause, driver_text, gpu_names, lines
 from envsolve.diagnose.fixes import replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.rebuilding import archs_for, source_of
+from envsolve.diagnose.rebuilding import archs_for, gencode, runs_nvcc, source_of
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.tool_fixes import compat_package, driver_knowing
 from envsolve.values import CudaVersion, DriverVersion
@@ -75,7 +75,7 @@ def _fixes(scene: Scene, newer: str | None, have: str | None) -> Iterator[Fix]:
     numba = _is_of_numba(scene)
     if numba:
         pass  # numba compiles for the GPU, and its output passes through the driver all the same
-    elif scene.first("from-source") or scene.report.nvcc or not scene.about_torch:
+    elif scene.first("from-source") or scene.report.nvcc or runs_nvcc(scene) or not scene.about_torch:
         yield _compile(scene, native)
     elif "cudatoolkit" not in scene.report.installed:
         code = ", ".join(f"sm_{cc.replace('.', '')}" for cc in native.split(";")) if native else "sm_XY"
@@ -107,11 +107,12 @@ def _older_package(scene: Scene, have: str | None) -> Iterator[Fix]:
 def _compile(scene: Scene, native: str) -> Fix:
     if not native:
         return CAUSE.fix("compile-any")
-    if scene.about_torch:
+    if runs_nvcc(scene):
+        command = f"nvcc {gencode(native)} ..."
+    elif scene.about_torch:
         options = "--no-build-isolation --force-reinstall --no-deps"
         command = f'TORCH_CUDA_ARCH_LIST="{native}" pip install {options} {source_of(scene)}'
     else:
         names = [cc.replace(".", "") for cc in native.split(";")]
-        flags = " ".join(f"-gencode arch=compute_{name},code=sm_{name}" for name in names)
-        command = f'nvcc {flags} ...  # with CMake: -DCMAKE_CUDA_ARCHITECTURES="{";".join(names)}"'
+        command = f'nvcc {gencode(native)} ...  # with CMake: -DCMAKE_CUDA_ARCHITECTURES="{";".join(names)}"'
     return CAUSE.fix("compile", gpus=gpu_names(scene.gpus), command=command)
