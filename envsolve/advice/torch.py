@@ -20,7 +20,6 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Gpu, Machine, Platform
 from envsolve.packages.model import read_version
 from envsolve.packages.requirements import Source
-from envsolve.rules.conda import CondaJudge, as_build, subdir_of, tiers
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code
@@ -294,6 +293,8 @@ def conda_replacements(
         catalogue: The facts.
         exclude_newer: First instant that is too late.
     """
+    from envsolve.rules.conda import CondaJudge, as_build, subdir_of, tiers
+
     try:
         subdirs = {subdir_of(machine.platform) for machine in machines}
     except KeyError:

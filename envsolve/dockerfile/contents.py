@@ -24,8 +24,8 @@ from envsolve.facts.evidence import GpuPart
 from envsolve.facts.hardware import Image, Toolkit, toolkit_of
 from envsolve.machine.model import one_line
 from envsolve.packages.model import CoreMetadata
-from envsolve.packages.source_trees import Tree
 from envsolve.packages.source_trees import described as described_tree
+from envsolve.packages.urls import Tree
 from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.nvidia.driver import compat_serves, driver_runs
 from envsolve.rules.platform import assumed

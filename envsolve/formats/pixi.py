@@ -8,8 +8,7 @@ from typing import Any
 import tomli_w
 
 from envsolve.formats._packages import activated, conda_heading, conda_terms
-from envsolve.packages.source_trees import read_address
-from envsolve.packages.urls import local_path
+from envsolve.packages.urls import local_path, read_address
 from envsolve.planning.plan import CondaPin, CondaTerms, Plan
 from envsolve.solve.files import file_at
 

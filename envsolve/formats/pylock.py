@@ -28,7 +28,7 @@ from envsolve.errors import UsageError
 from envsolve.formats import group_names
 from envsolve.formats._packages import is_direct, locked, public, strong_hashes
 from envsolve.machine.model import Machine
-from envsolve.packages.source_trees import UNREAD, Tree
+from envsolve.packages.urls import UNREAD, Tree
 from envsolve.planning.lock import assumptions_of, classes_to_table
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage

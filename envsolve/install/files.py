@@ -28,8 +28,7 @@ from packaging.version import Version
 
 from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
 from envsolve.install.building import copy_sources, source_digest
-from envsolve.packages.source_trees import UNREAD, Tree, is_commit, is_inside, read_address
-from envsolve.packages.urls import without_secrets
+from envsolve.packages.urls import UNREAD, Tree, is_commit, is_inside, read_address, without_secrets
 from envsolve.planning.lock import Assumptions, Classes, assumptions_of, classes_from_table
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage

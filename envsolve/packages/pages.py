@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from html import unescape
 from itertools import accumulate
 from posixpath import basename
 from urllib.parse import unquote, urlsplit
@@ -224,6 +223,8 @@ class _Anchors:
 
     def feed(self, text: str) -> None:
         """Read a page, in time linear to its length."""
+        from html import unescape  # its names of characters take 3 ms, and most indexes answer in JSON
+
         start = 0
         while (opened := text.find("<", start)) >= 0:
             self._data(text[start:opened])

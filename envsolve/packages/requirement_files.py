@@ -234,6 +234,8 @@ def _parsed(content: str, line: Line, variables: Mapping[str, str] | None) -> Li
     match = _FIRST_OPTION.search(content)
     requirement, rest = (content[: match.start()], content[match.start() :]) if match else (content, "")
     line = replace(line, requirement=requirement.strip())
+    if not rest:
+        return line
     try:
         line = replace(line, options=parse_options(shlex.split(rest), "pip"))
     except ValueError as error:

@@ -13,7 +13,8 @@ from packaging.utils import canonicalize_name
 
 from envsolve.errors import UsageError
 from envsolve.packages.setup_files import dependency_files, setup_fields
-from envsolve.packages.source_trees import GitError, fetched, read_address
+from envsolve.packages.source_trees import GitError, fetched
+from envsolve.packages.urls import read_address
 from envsolve.system.files import is_file, read_regular, reader, real_path
 
 Read = Callable[[str], str | None]

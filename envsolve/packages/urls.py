@@ -1,4 +1,4 @@
-"""URLs of indexes and files: their credentials, and how to print them without."""
+"""URLs of indexes, files and source trees: their credentials, and how to print them without."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import re
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
-from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urljoin, urlsplit, urlunsplit
+
+import msgspec
+from packaging.version import Version
 
 from envsolve.errors import UsageError
 
@@ -240,3 +243,92 @@ def safe_join(base: str, link: str) -> str | None:
         return None
     # Before 3.11.4, Python takes anything in brackets for a host, an empty one as well.
     return joined if "[" not in host or _BRACKETED.search(host) else None
+
+
+# URLs of source trees: ``git+https://host/repository@revision#subdirectory=folder``, ``file:///folder``.
+
+
+#: Version of a source tree that only its build knows.
+UNREAD = Version("0+unread")
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """The source tree that a package is built from.
+
+    Attributes:
+        repository: URL of its git repository, ``https://github.com/Dao-AILab/flash-attention``; None for a directory
+            and for another kind of repository.
+        revision: What was asked for of it, a branch, a tag or a commit; None for its default branch.
+        commit: The commit that this was; None if the repository was not read.
+        folder: Absolute path of the directory; None for a repository.
+        subdirectory: The directory of the project in it; None for its top.
+        exact: Whether what it depends on was read; False if only its build knows it.
+        needs_torch: Whether its build imports torch; None if it was not read.
+        build_requires: What its pyproject.toml says of its build.
+        unread: Why it was not read; None if it was.
+    """
+
+    repository: str | None = None
+    revision: str | None = None
+    commit: str | None = None
+    folder: str | None = None
+    subdirectory: str | None = None
+    exact: bool = False
+    needs_torch: bool | None = None
+    build_requires: tuple[str, ...] = ()
+    unread: str | None = None
+
+    @property
+    def address(self) -> str | None:
+        """Its URL as pip and uv take it, with the commit that was read; None for other kinds of repositories."""
+        if self.folder is not None:
+            return Path(self.folder).as_uri() + self._fragment
+        if self.repository is None:
+            return None
+        revision = self.commit or self.revision
+        return f"git+{self.repository}{f'@{revision}' if revision else ''}{self._fragment}"
+
+    @property
+    def _fragment(self) -> str:
+        return f"#subdirectory={self.subdirectory}" if self.subdirectory else ""
+
+
+_OTHER_KINDS = ("hg+", "svn+", "bzr+")
+# What git fetches without running a program that a URL names (`ext::`).
+_SCHEMES = ("https", "http", "ssh", "git", "file")
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def read_address(url: str) -> Tree:
+    """The tree that a URL names, not read yet; ``unread`` says why it cannot be."""
+    if is_of_another_kind(url):
+        return Tree(unread=f"only git repositories are read, not {url.partition('+')[0]}")
+    try:
+        parts = urlsplit(url.removeprefix("git+"))
+    except ValueError as error:
+        return Tree(unread=f"it is not a valid URL: {error}")
+    subdirectory = next(iter(parse_qs(parts.fragment).get("subdirectory", ())), None)
+    if not is_inside(subdirectory):
+        return Tree(unread=f"its subdirectory {subdirectory} is not in it")
+    if not url.startswith("git+"):
+        return Tree(folder=unquote(parts.path), subdirectory=subdirectory)
+    path, _, revision = parts.path.rpartition("@") if "@" in parts.path else (parts.path, "", "")
+    repository = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+    if parts.scheme not in _SCHEMES or revision.startswith("-"):
+        return Tree(unread="git does not support this kind of URL")
+    return Tree(repository=repository, revision=revision or None, subdirectory=subdirectory)
+
+
+def is_of_another_kind(url: str) -> bool:
+    """Whether a URL is that of a repository which is not git's."""
+    return url.startswith(_OTHER_KINDS)
+
+
+def is_commit(text: str) -> bool:
+    """Whether a text is a whole commit id, SHA-1 or SHA-256."""
+    return _COMMIT.fullmatch(text) is not None
+
+
+def is_inside(subdirectory: str | None) -> bool:
+    """Whether a subdirectory, if given, stays within its tree."""
+    return subdirectory is None or not (subdirectory.startswith("/") or ".." in subdirectory.split("/"))

@@ -25,14 +25,14 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.links import hashed
 from envsolve.packages.model import CoreMetadata, IndexFile, MetadataUnavailableError
 from envsolve.packages.requirements import Need
-from envsolve.packages.source_trees import UNREAD
-from envsolve.packages.urls import redact
+from envsolve.packages.urls import UNREAD, redact
 from envsolve.rules.platform import Environment, python_tag
 from envsolve.solve.needs import Candidate
 from envsolve.values import CudaVersion
 
 if TYPE_CHECKING:
-    from envsolve.packages.source_trees import Read, Tree
+    from envsolve.packages.source_trees import Read
+    from envsolve.packages.urls import Tree
 
 
 class BuildGoneError(Exception):

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from envsolve.packages.source_trees import Tree
+from envsolve.packages.urls import Tree
 from envsolve.rules.verdict import Fix as Fix
 
 

@@ -18,7 +18,7 @@ from resolvelib.structs import Matches, RequirementInformation
 from envsolve.errors import IndexUnavailableError
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata, IndexFile
-from envsolve.packages.source_trees import UNREAD
+from envsolve.packages.urls import UNREAD
 from envsolve.rules.platform import Environment
 from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, only_for, parsed
 from envsolve.solve.claims import claims_of, cuda_excluded, gpu_excluded, made_for

@@ -16,7 +16,7 @@ from envsolve.facts.builds import SourceProject
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.hardware import CompilerPackages
 from envsolve.machine.model import Machine
-from envsolve.packages.source_trees import UNREAD, Tree
+from envsolve.packages.urls import UNREAD, Tree
 from envsolve.rules.nvidia.toolchain import covers
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.values import CudaVersion

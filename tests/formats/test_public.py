@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from envsolve.errors import EnvsolveError
 from envsolve.formats import files, format_named, formats, json, remarks, render, render_plans, summary
-from envsolve.packages.source_trees import Tree
+from envsolve.packages.urls import Tree
 from envsolve.planning.groups import Difference, Plans, WhatIf
 from envsolve.planning.plan import CondaTerms, Plan
 from envsolve.solve.outcome import ConflictFact, PlanWarning

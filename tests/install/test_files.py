@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError
 from envsolve.install.files import File, read_lock, wanted
 from envsolve.install.interpreters import Target, probe
-from envsolve.packages.source_trees import Tree
+from envsolve.packages.urls import Tree
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import ConflictFact, PlannedPackage
 from tests.install.wheels import PYTHON, plan_of

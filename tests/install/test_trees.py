@@ -11,7 +11,7 @@ import pytest
 
 from envsolve.formats import render
 from envsolve.install.environment import Installed, install
-from envsolve.packages.source_trees import Tree
+from envsolve.packages.urls import Tree
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.toolchain.model import Toolchain

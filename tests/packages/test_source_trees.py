@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from envsolve.errors import UsageError
 from envsolve.packages.model import CoreMetadata
-from envsolve.packages.source_trees import Tree, described, read_address, read_tree
+from envsolve.packages.source_trees import described, read_tree
+from envsolve.packages.urls import Tree, read_address
 from tests.packages.repositories import git, repository
 
 needs_git = pytest.mark.skipif(not shutil.which("git"), reason="needs git")

@@ -12,7 +12,6 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from envsolve.environment.layout import is_environment, prefix_of
 from envsolve.errors import UsageError
 from envsolve.packages.commands import Argument, Change, Command, Meaning
 from envsolve.system.files import from_json, is_folder, read_regular, real_path
@@ -103,6 +102,9 @@ class Pip:
 
     def prefix(self, command: Command, environ: Mapping[str, str]) -> Path | None:
         """The environment of ``--prefix``, ``--python`` or the interpreter that runs pip."""
+        # Requirement files are read by this grammar, too, and need nothing of environments.
+        from envsolve.environment.layout import is_environment, prefix_of
+
         elsewhere = command.value("prefix")
         if elsewhere:
             return Path(elsewhere)
