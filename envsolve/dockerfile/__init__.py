@@ -17,7 +17,7 @@ from envsolve.dockerfile.base_image import with_one_image
 from envsolve.dockerfile.compiling import nvcc_code
 from envsolve.dockerfile.contents import parts_unjudged, with_dependencies
 from envsolve.dockerfile.installs import Context, Install, Wanted, installs
-from envsolve.dockerfile.locked import lock_of, lock_unjudged
+from envsolve.dockerfile.locked import lock_of, lock_unjudged, not_copied
 from envsolve.dockerfile.model import Command, Finding, Report, Stage, Unjudged, other_installer
 from envsolve.dockerfile.offers import Asked, in_container, offers, pinned
 from envsolve.dockerfile.read import read_stages
@@ -113,7 +113,7 @@ def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
         elif other:
             yield Unjudged(command.line, f"{other}: it installs from its lock file, which is not read")
     for install in asked.installs(stage.commands):
-        yield from _of(install, asked)
+        yield from _of(install, stage, asked)
     for one in compiled_in(stage, asked):
         if one.own_list:
             yield Unjudged(one.command.line, f"{one.name}: its setup.py names the GPUs that it is compiled for")
@@ -158,9 +158,10 @@ def _unread(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
             yield Unjudged(text.line, "something is installed or compiled in a way that is not read")
 
 
-def _of(install: Install, asked: Asked) -> Iterator[Unjudged]:
+def _of(install: Install, stage: Stage, asked: Asked) -> Iterator[Unjudged]:
     line = install.command.line
-    for file in install.files:
+    judged = frozenset(not_copied(install, stage, asked))
+    for file in (file for file in install.files if file not in judged):
         if "$" in file:
             yield Unjudged(line, "a requirement file whose name is given at build time")
         elif file.endswith(".toml"):

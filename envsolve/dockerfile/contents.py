@@ -375,7 +375,8 @@ def _may_be_there(part: GpuPart, stage: Stage, asked: Asked) -> bool:
     image = asked.image(stage)
     if not asked.knows(stage) or (image is not None and (image.cuda or image.repository == PYTORCH)):
         return True
-    words = (word for command in stage.history() for word in command.words)
+    # What a requirement file is called brings nothing: requirements.cuda.txt.
+    words = (w for command in stage.history() for w in command.words if not w.endswith((".txt", ".in", ".toml")))
     return any(map(_CUDA_WORDS.search, words)) or any(map(other_installer, stage.history()))
 
 

@@ -156,6 +156,7 @@ class Install:
         brings: Every package that it installs, dependencies included, with its version if that is known.
         unknown: Those of them whose dependencies are not known.
         described: Directories of the build context whose dependencies were read.
+        refused: Lines of requirement files at which an installer stops, each as its place and the option in it.
     """
 
     command: Command
@@ -174,6 +175,7 @@ class Install:
     brings: Mapping[str, str | None] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     described: frozenset[str] = frozenset()
+    refused: tuple[tuple[str, str], ...] = ()
 
     @property
     def program(self) -> str:
@@ -209,7 +211,7 @@ def installs(commands: Sequence[Command], context: Context) -> Iterator[Install]
 
 
 def _install(command: Command, parsed: grammar.Command, context: Context) -> Install:
-    parsed, words, files = _with_files(command, parsed, context)
+    parsed, words, files, refused = _with_files(command, parsed, context)
     is_uv, prefix = parsed.installer == "uv", parsed.installer.upper()
     # uv reads configuration of its own, of which an image rarely has any.
     settings = {} if is_uv else _settings(command, context)
@@ -235,13 +237,16 @@ def _install(command: Command, parsed: grammar.Command, context: Context) -> Ins
         dependencies=not parsed.has("no_deps"),
         early=parsed.has("prereleases"),
         upgrade=parsed.has("upgrade", "force_reinstall"),
+        refused=tuple(refused),
     )
 
 
 def _with_files(
     command: Command, parsed: grammar.Command, context: Context
-) -> tuple[grammar.Command, list[tuple[str, str]], list[str]]:
+) -> tuple[grammar.Command, list[tuple[str, str]], list[str], list[tuple[str, str]]]:
     """The command with the options of its requirement files; each requirement and its place; files that are not there.
+
+    The last are the lines at which an installer stops.
 
     Options in a file count as if they were on the command line, as in pip.
     """
@@ -261,7 +266,8 @@ def _with_files(
     # A file that names itself has lines, and one without a number that says so.
     there = {line.path for line in lines if line.number}
     missing = dict.fromkeys(str(line.path) for line in lines if not line.number and line.path not in there)
-    return parsed, words, list(missing)
+    refused = [(f"{line.path}:{line.number}", line.misplaced) for line in lines if line.misplaced]
+    return parsed, words, list(missing), refused
 
 
 def _sorted(words: Sequence[tuple[str, str]]) -> tuple[list[Wanted], list[str], list[str], list[str]]:

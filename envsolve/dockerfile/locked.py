@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from envsolve.dockerfile.installs import Install
 from envsolve.dockerfile.model import Command, Finding, Severity, Stage, Unjudged
 from envsolve.dockerfile.offers import Asked
 from envsolve.errors import UsageError
@@ -15,6 +16,7 @@ from envsolve.locks.judge import check_locks
 from envsolve.locks.model import LockAnswer
 from envsolve.machine.model import Platform
 from envsolve.rules.platform import libc_of
+from envsolve.system.files import is_file
 
 _LOCKS: Mapping[str, tuple[str, frozenset[str]]] = {
     "uv": ("uv.lock", frozenset({"sync"})),
@@ -123,4 +125,32 @@ def _not_copied(command: Command, asked: Asked) -> Iterator[Finding]:
     yield Finding(command.line, "lock-not-copied", level, text, ("before it: COPY pyproject.toml uv.lock ./",))
 
 
-CHECKS = (locked,)
+# Requirement files, which an installer reads as the locks are read.
+
+
+def requirement_files(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """Lines that an installer refuses, and files that no COPY brings into the image before they are read."""
+    for install in asked.installs(stage.commands):
+        line, program = install.command.line, install.program
+        for place, option in install.refused:
+            text = f"{place}: {option} stands behind a requirement: {program} refuses the line, and the build stops"
+            yield Finding(line, "requirement-line", "error", text, (f"put {option} on a line of its own",))
+        for file in not_copied(install, stage, asked):
+            text = f"{file} is in the build context, and no COPY brings it into the image before it is read"
+            yield Finding(line, "file-not-copied", "error", text, (f"before it: COPY {file} ./",))
+
+
+def not_copied(install: Install, stage: Stage, asked: Asked) -> Iterator[str]:
+    """The requirement files of an install that only the build context has, if the image certainly does not."""
+    command, root = install.command, asked.context.root
+    if root is None or not asked.knows(stage) or any(other.program == "git" for other in stage.history()):
+        return
+    # Files of other stages may be anywhere; a directory without any file of the context may be of something else.
+    targets = {posixpath.normpath(posixpath.join(one.directory, one.target)) for one in command.copied}
+    beside = {command.directory, *(posixpath.dirname(target) for target in targets)} & {*targets, command.directory}
+    if not targets or not beside or any(not one.sources and one.document is None for one in command.copied):
+        return
+    yield from (file for file in install.files if "$" not in file and is_file(root / file))
+
+
+CHECKS = (locked, requirement_files)

@@ -82,7 +82,10 @@ def _installed(install: Install, trees: Mapping[str, str], asked: Asked) -> Iter
             continue
         if "://" in source:
             project = _named(source, asked)
-            yield from [Compiled(command, source, project, isolated=isolated)] if project else []
+            if project:
+                yield Compiled(command, source, project, isolated=isolated)
+            elif command.variables.get(ARCH_LIST):  # somebody names GPUs, so it may be compiled for them
+                yield Compiled(command, source, None, sure=False)
             continue
         place = source.partition("[")[0]
         one = _tree(place, command, trees, asked)

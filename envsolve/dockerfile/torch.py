@@ -99,8 +99,7 @@ def builds(stage: Stage, asked: Asked) -> Iterator[Finding]:
         findings = list(_of_install(install, stage, sofar, asked)) if own else []
         sofar.there |= {w.name: taken for w in install.wanted if (taken := asked.taken(install, w.name, within))}
         sofar.unread = sofar.unread or bool(install.files) or not install.described.issuperset(install.sources)
-        if id(install) in passing:
-            findings = [one for one in findings if one[0] != "torch"]
+        findings = [one for one in findings if (id(install), one[0]) not in passing]
         # Companions fail for the same reason as their torch.
         about_torch = [finding for name, finding in findings if name == "torch"]
         yield from about_torch or [finding for _, finding in findings]
@@ -120,18 +119,19 @@ def _of_install(install: Install, stage: Stage, sofar: _Sofar, asked: Asked) -> 
             yield from [(wanted.name, finding)] if finding else []
 
 
-def _replaced_later(stage: Stage, within: Within, asked: Asked) -> frozenset[int]:
-    """The installs of a stage, by identity, whose torch a later one of it certainly replaces."""
-    found: set[int] = set()
-    before: list[tuple[Install, Offer | None]] = []
+def _replaced_later(stage: Stage, within: Within, asked: Asked) -> frozenset[tuple[int, str]]:
+    """The installs of a stage, by identity, each with a package of it that a later one certainly replaces."""
+    found: set[tuple[int, str]] = set()
+    before: list[tuple[Install, str, Offer | None]] = []
     for install in asked.installs(stage.commands):
-        own = next((one for one in install.wanted if one.name == "torch" and not one.through), None)
-        if own and (install.upgrade or pinned(own.requirement.specifier)):
-            admits = own.requirement.specifier.contains
-            other = (one for one, taken in before if taken and not admits(taken.version, prereleases=True))
-            found |= {id(one) for one in (other if not install.upgrade else (one for one, _ in before))}
-        if install.names("torch"):
-            before.append((install, asked.taken(install, "torch", within)))
+        for own in (one for one in install.wanted if not one.through):
+            if install.upgrade or pinned(own.requirement.specifier):
+                admits = own.requirement.specifier.contains
+                same = [(one, taken) for one, name, taken in before if name == own.name]
+                other = (one for one, taken in same if taken and not admits(taken.version, prereleases=True))
+                found |= {(id(one), own.name) for one in (other if not install.upgrade else (one for one, _ in same))}
+        names = [wanted.name for wanted in install.wanted if asked.offers(wanted.name)]
+        before += [(install, name, asked.taken(install, name, within)) for name in names]
     return frozenset(found)
 
 

@@ -41,20 +41,11 @@ _STDIN = Path("-")
 _FIRST_OPTION = re.compile(r"(?<!\S)-")
 _LINES = "a line holds one requirement, or -r, -c, -e, --index-url, --extra-index-url with a value, or --pre"
 
+# What pip takes behind a requirement (pip documentation, "Requirements File Format": per-requirement options).
+_BEHIND = frozenset({"--hash", "--config-settings", "--config-setting", "-C", "--global-option", "--install-option"})
 # Options of pip that a plan takes from a file.
-_TAKEN: frozenset[Meaning] = frozenset(
-    {
-        "files",
-        "constraints",
-        "editables",
-        "index_urls",
-        "extra_index_urls",
-        "find_links",
-        "no_index",
-        "hashes",
-        "prereleases",
-    }
-)
+_PLACES: frozenset[Meaning] = frozenset({"index_urls", "extra_index_urls", "find_links", "no_index"})
+_TAKEN: frozenset[Meaning] = _PLACES | {"files", "constraints", "editables", "hashes", "prereleases"}
 # Options of pip that change nothing in a plan, each with the reason that its note gives.
 _SET_ASIDE = {
     "--require-hashes": "plans in the pylock and requirements formats always carry hashes",
@@ -166,6 +157,12 @@ class Line(msgspec.Struct, frozen=True):
         """The place of the line, for messages."""
         return f"{self.path} line {self.number}" if self.number else str(self.path)
 
+    @property
+    def misplaced(self) -> str | None:
+        """The first option behind a requirement that pip takes only on a line of its own."""
+        named = (one.name for one in self.options.arguments if self.requirement)
+        return next((name for name in named if name and name not in _BEHIND), None)
+
 
 def read_lines(
     path: AnyPath,
@@ -240,6 +237,9 @@ def _parsed(content: str, line: Line, variables: Mapping[str, str] | None) -> Li
         line = replace(line, options=parse_options(shlex.split(rest), "pip"))
     except ValueError as error:
         return replace(line, problem=wrong(line.origin, f"{rest}: {error}"))
+    if name := line.misplaced:
+        what = f"{name} stands behind a requirement, and pip refuses such a line"
+        return replace(line, problem=wrong(line.origin, what, f"put {name} on a line of its own"))
     for one in line.options.arguments:
         if one.meaning == "unknown" and one.name in option_names("pip"):
             return replace(line, problem=wrong(line.origin, f"{one.name} has no value", _LINES))

@@ -31,6 +31,7 @@ CU121 = "--index-url https://download.pytorch.org/whl/cu121"
         # The torch that a later line replaces does not matter, and one that could not be read may be there.
         (f"RUN pip install accelerate\nRUN pip install -U torch==2.4.0 {CU121}\n", OLD, []),
         (f"RUN pip install torch==2.11.0\nRUN pip install torch==2.4.0 {CU121}\n", OLD, []),
+        (f"RUN pip install torch==2.4.0 torchvision {CU121}\nRUN pip install torchvision==0.19.0 {CU121}\n", OLD, []),
         ("RUN pip install ultralytics\nRUN pip install torch\n", OLD, ["build-does-not-run"]),
         ("RUN pip install torch==2.11.0\nRUN pip install torch==2.11.0\n", OLD, ["build-does-not-run"]),
         ("RUN pip install --dry-run torch==2.11.0\n", OLD, []),
@@ -41,6 +42,7 @@ CU121 = "--index-url https://download.pytorch.org/whl/cu121"
         ("RUN pip install faster-whisper\n", NEW, ["gpu-unused"]),
         ("RUN pip install faster-whisper nvidia-cublas-cu12\n", NEW, []),
         ("RUN pip install onnxruntime\n", NEW, ["gpu-unused"]),
+        ("RUN pip install tensorflow==2.15.0 -c held.cuda.txt\n", NEW, ["gpu-unused"]),  # a name of a file
         ("RUN pip install jax==0.4.26 jaxlib==0.4.26+cuda12.cudnn89 -f https://a/releases.html\n", NEW, []),
     ],
 )

@@ -91,3 +91,30 @@ def test_a_lock_is_judged_with_the_libc_of_the_image(context: Path) -> None:
 def test_a_torch_whose_triton_does_not_run_is_a_warning(context: Path) -> None:
     [finding, *_] = report(f"{COPIED}RUN uv sync --frozen\n", "GTX 1080, driver 560.35.03", context).findings
     assert (finding.code, finding.level) == ("triton-does-not-run", "warning")
+
+
+@pytest.mark.parametrize(
+    ("copied", "codes"),
+    [
+        ("COPY app.py ./\n", ["file-not-copied"]),
+        ("COPY app.py requirements.txt ./\n", []),
+        ("COPY . .\n", []),
+        ("", []),  # the image may have one
+        ("COPY app.py ./\nRUN git clone https://example.org/a .\n", []),
+        ("COPY app.py ./\nCOPY --from=own/image:1 /a ./\n", []),
+    ],
+)
+def test_a_requirement_file_that_is_not_copied(tmp_path: Path, copied: str, codes: list[str]) -> None:
+    (tmp_path / "requirements.txt").write_text("flask\n")
+    text = f"FROM python:3.12-slim-bookworm\nWORKDIR /app\n{copied}RUN pip install -r requirements.txt\n"
+    answer = report(text, ADA, tmp_path)
+    assert [one.code for one in answer.findings] == codes, answer
+    assert not codes or not any("requirements.txt" in one.text for one in answer.unjudged)
+
+
+def test_a_requirement_line_that_pip_refuses(tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("flask\ntorch==2.6.0 --index-url https://download.pytorch.org/whl/cu124\n")
+    text = "FROM python:3.12-slim-bookworm\nCOPY r.txt .\nRUN pip install -r r.txt\n"
+    [finding] = [one for one in report(text, ADA, tmp_path).findings if one.code == "requirement-line"]
+    assert (finding.line, finding.level, finding.remedies) == (3, "error", ("put --index-url on a line of its own",))
+    assert finding.text.startswith("r.txt:2: ")

@@ -57,6 +57,9 @@ def found(text: str, target: str, catalogue: Catalogue, context: Path | None = N
             "error",
             "TCNN",
         ),
+        # Somebody names GPUs for a source that is not known.
+        (CU126 + "RUN TORCH_CUDA_ARCH_LIST=7.5 pip install git+https://github.com/own/a.git\n", ADA, "warning", "8.9"),
+        (CU126 + "RUN pip install git+https://github.com/own/a.git\n", ADA, "", ""),
         # An nvcc that a package brings.
         ("FROM debian:12\nRUN apt-get install -y cuda-nvcc-12-8\nRUN pip install -e own\n", ADA, "warning", "if own"),
         (

@@ -36,10 +36,11 @@ def from_text(text: str) -> Asked:
         (f"torch --hash=md5:{'a' * 32}", "is not a digest"),
         ("torch --hash=" + "z" * 64, "is not a digest"),
         (f"--hash=sha256:{AA}", "line 1: --hash without a requirement"),
+        ("torch --index-url https://example.org/simple", "line 1: --index-url stands behind a requirement"),
         (f"./project --hash=sha256:{AA}", "line 1: a project has no --hash"),
     ],
 )
-def test_a_hash_that_means_nothing_is_refused(line: str, message: str, in_folder: Path) -> None:
+def test_an_option_that_means_nothing_is_refused(line: str, message: str, in_folder: Path) -> None:
     (in_folder / "project").mkdir()
     with pytest.raises(UsageError) as caught:
         from_text(line)
