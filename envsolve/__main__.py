@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 
-from envsolve.cli.main import run
+from envsolve.errors import interrupt_at_once
 
 
 def program() -> None:
@@ -17,6 +17,14 @@ def program() -> None:
     may outlive what they were asked for, and crash then: measured with py-rattler 0.28 in one of six plans whose
     channel does not answer, which left with 139 in place of 5.
     """
+    if sys.argv[1:] != ["--version"]:  # which takes as long as this import
+        import signal
+
+        # A shell lets its background jobs ignore Ctrl-C, which is for the job in the foreground.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, interrupt_at_once)
+    from envsolve.cli.main import run
+
     # What a plan makes stays to its end: to look for garbage at every 700 new values takes a thirtieth of the time.
     gc.set_threshold(200_000)
     try:

@@ -51,6 +51,14 @@ class InterruptedBySignalError(EnvsolveError):
         self.exit_code = 128 + signum
 
 
+def interrupt_at_once(signum: int, frame: object) -> None:
+    """Handle SIGINT before a command begins: an exception in the middle of an import may be lost, or show its lines."""
+    import os
+
+    os.write(2, b"envsolve: interrupted\n")
+    os._exit(130)
+
+
 def interrupt_once(signum: int, frame: object) -> None:
     """Handle SIGINT for the command line: raise KeyboardInterrupt, and ignore every later Ctrl-C.
 

@@ -82,16 +82,15 @@ def _run_command(given: list[str]) -> int:
     import typer
 
     from envsolve.cli.output import SETTINGS
-    from envsolve.errors import EnvsolveError, interrupt_once
+    from envsolve.errors import EnvsolveError, interrupt_at_once, interrupt_once
     from envsolve.system.progress import shown
 
-    # A shell lets its background jobs ignore Ctrl-C, which is for the job in the foreground.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, interrupt_once)
     try:
-        # Not standalone: typer's own way out does not know our errors and exit codes. It returns that of a typer.Exit.
         # Commands are found by their names only, this one as well.
         app, told = _app(), importlib.import_module("envsolve.cli.config").defaults(given)
+        if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, interrupt_at_once):
+            signal.signal(signal.SIGINT, interrupt_once)
+        # Not standalone: typer's own way out does not know our errors and exit codes. It returns that of a typer.Exit.
         with shown(None if SETTINGS.quiet else sys.stderr):
             code = int(app.main(given, prog_name="envsolve", standalone_mode=False, default_map=told) or 0)
     except typer.Abort as ended:

@@ -135,6 +135,16 @@ def test_an_interrupt_is_said_and_leaves_with_130() -> None:
     assert "Traceback" not in said
 
 
+def test_an_interrupt_while_modules_are_imported_shows_no_lines() -> None:
+    script = (
+        "import os, sys, types; late = types.ModuleType('envsolve.cli.main'); sys.modules['envsolve.cli.main'] = late\n"
+        "late.__getattr__ = lambda name: os.kill(os.getpid(), 2) or exit(7)\n"
+        "from envsolve.__main__ import program; program()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "envsolve: interrupted\n")
+
+
 STALLING = """
 import sys, time, envsolve
 from envsolve.system.processes import signals_raised
