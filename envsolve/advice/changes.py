@@ -173,17 +173,18 @@ def _without_gpu(family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def another_card(family: Family, answer: Answer) -> Iterator[Fix]:
-    """The oldest GPU generation after the machine's own for which an answer exists."""
+    """The oldest GPU generation after the machine's own for which an answer exists, else the newest before it."""
     own = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
     if len(family.machines) > 1 or len(own) != 1:
         return
     (machine,) = family.machines
     known = sorted(family.catalogue.gpus, key=lambda model: bool(model.data_centre))
     models = {model.compute_capability: model.name for model in known}  # those of data centres go before others
-    for cc in sorted(map(ComputeCapability.parse, models)):
+    ordered = sorted(map(ComputeCapability.parse, models))
+    for cc in (*(cc for cc in ordered if cc > own[0]), *(cc for cc in reversed(ordered) if cc < own[0])):
         gpu = Gpu(models[str(cc)], str(cc))
         exists = can_exist(gpu, machine.driver, family.facts.architectures, family.facts.drivers).ok
-        if cc <= own[0] or exists is False or family.facts.architectures[str(cc)].island:
+        if exists is False or family.facts.architectures[str(cc)].island:
             continue
         best = answer(replace(family, machines=(replace(machine, gpus=(gpu,)),)))
         if best is not None and all(_known(option) for option in best):
@@ -347,7 +348,8 @@ def combined_change(family: Family, limits: Limits, every: Sequence[Limit]) -> F
         if best_under(family, limits, [*kept, limit]):
             kept.append(limit)
     best = best_under(family, limits, kept)
-    if not best:  # also where nothing that was asked for is left
+    # Nothing that was asked for may be left; what runs on an unknown GPU or driver is no promise.
+    if not best or not all(map(_known, best)):
         return None
     given_up = sorted((limit for limit in every if limit not in kept), key=lambda limit: -_DEAREST.index(limit.kind))
     loose, rest = loosened(family, limits, kept)

@@ -170,12 +170,13 @@ _CUDA = re.compile(r"(?<=-)(cuda|cu)\d+x?(?=-|$)")
 def other_cuda(family: Family, limits: Limits) -> Iterator[Fix]:
     """To ask for a package's sibling for another CUDA, the newest that has an answer."""
     for name in limits.asked:
-        stem = _CUDA.sub("", name)
+        # faiss-gpu, without a CUDA in its name, is a sibling of faiss-gpu-cu12.
+        stem = _CUDA.sub("", name).rstrip("-")
         if stem == name:
             continue
         found = []
         for sibling in family.catalogue.family:
-            if sibling != name and _CUDA.sub("", sibling) == stem and family.options(sibling):
+            if sibling != name and _CUDA.sub("", sibling).rstrip("-") == stem and family.options(sibling):
                 rest = {other: specifier for other, specifier in limits.asked.items() if other != name}
                 best = best_of(family, replace(limits, asked={**rest, sibling: SpecifierSet()}))
                 option = next((o for o in best or () if o.build.package == sibling), None)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path, PurePath
 from typing import Any
@@ -339,3 +340,44 @@ def digest_of(text: str, origin: str) -> str:
         forms = ", ".join(f"{name}:<{length} hexadecimal digits>" for name, length in _DIGESTS.items())
         raise wrong(origin, f"--hash={text} is not a digest", f"write one of {forms}")
     return f"{name}:{digest}"
+
+
+# The requirement lines of files that the build of a project reads.
+
+
+Read = Callable[[str], bytes | None]
+"""Gives the content of a file of the project by its path; None if it is not there."""
+
+
+def text_of(content: bytes | None) -> str:
+    """The text of a file; empty for one that is not there."""
+    return (content or b"").decode("utf-8", "replace")
+
+
+def lines_of_files(paths: object, read: Read) -> tuple[str, ...] | None:
+    """The requirement lines of files of a project together; None if not all can be read."""
+    listed = [paths] if isinstance(paths, str) else paths
+    if not isinstance(listed, list) or not listed:
+        return None
+    found = [_of_file(path, read, ()) if isinstance(path, str) else None for path in listed]
+    return None if None in found else tuple(line for lines in found for line in lines or ())
+
+
+def _of_file(path: str, read: Read, trail: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The requirement lines of a file and of those that it includes; None if one of them is not there."""
+    path = posixpath.normpath(path)
+    content = None if path in trail or path.startswith(("/", "..")) else read(path)
+    if content is None:
+        return None
+    lines: list[str] = []
+    for line in text_of(content).replace("\\\n", " ").splitlines():
+        text = line.partition(" #")[0].strip()
+        if text.startswith(("-r", "--requirement")):
+            included = text.replace("=", " ").removeprefix("--requirement").removeprefix("-r").strip()
+            more = _of_file(posixpath.join(posixpath.dirname(path), included), read, (*trail, path))
+            if more is None:
+                return None
+            lines += more
+        elif text and not text.startswith(("#", "-")):
+            lines.append(text)
+    return tuple(lines)

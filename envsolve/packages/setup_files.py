@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import ast
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from envsolve.packages.model import CoreMetadata, ProjectTable, of_extra, read_version, requirement_text, specifier_text
+from envsolve.packages.requirements import Read, lines_of_files, text_of
 from envsolve.system.files import without_warnings
 
 # Fields that are dynamic and that the build takes from requirements files, as setuptools and hatch-requirements-txt do.
-
-
-Read = Callable[[str], bytes | None]
-"""Gives the content of a file of the project by its path; None if it is not there."""
 
 
 def dependency_files(tool: Mapping[str, Any], read: Read) -> tuple[tuple[str, ...] | None, dict[str, tuple[str, ...]]]:
     """The dependencies that the files named in ``[tool]`` list, and those of extras; None if not all can be read."""
     dynamic = _at(tool, "setuptools", "dynamic")
     hook = _at(tool, "hatch", "metadata", "hooks", "requirements_txt")
-    found = _of_files(_at(dynamic, "dependencies").get("file") or hook.get("files") or hook.get("filename"), read)
-    optional = {
-        **{
-            name: one.get("file")
-            for name, one in _at(dynamic, "optional-dependencies").items()
-            if isinstance(one, dict)
-        },
-        **_at(hook, "optional-dependencies"),
-    }
-    extras = {name: lines for name, paths in optional.items() if (lines := _of_files(paths, read)) is not None}
+    found = lines_of_files(_at(dynamic, "dependencies").get("file") or hook.get("files") or hook.get("filename"), read)
+    named = {k: one.get("file") for k, one in _at(dynamic, "optional-dependencies").items() if isinstance(one, dict)}
+    optional = {**named, **_at(hook, "optional-dependencies")}
+    extras = {name: lines for name, paths in optional.items() if (lines := lines_of_files(paths, read)) is not None}
     return found, extras
 
 
@@ -60,39 +52,8 @@ def _at(table: object, *keys: str) -> Mapping[str, Any]:
     return table if isinstance(table, Mapping) else {}
 
 
-def _of_files(paths: object, read: Read) -> tuple[str, ...] | None:
-    listed = [paths] if isinstance(paths, str) else paths
-    if not isinstance(listed, list) or not listed:
-        return None
-    found = [_of_file(path, read, ()) if isinstance(path, str) else None for path in listed]
-    return None if None in found else tuple(line for lines in found for line in lines or ())
-
-
-def _of_file(path: str, read: Read, trail: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The requirement lines of a file and of those that it includes; None if one of them is not there."""
-    path = posixpath.normpath(path)
-    content = None if path in trail or path.startswith(("/", "..")) else read(path)
-    if content is None:
-        return None
-    lines: list[str] = []
-    for line in _text(content).replace("\\\n", " ").splitlines():
-        text = line.partition(" #")[0].strip()
-        if text.startswith(("-r", "--requirement")):
-            included = text.replace("=", " ").removeprefix("--requirement").removeprefix("-r").strip()
-            more = _of_file(posixpath.join(posixpath.dirname(path), included), read, (*trail, path))
-            if more is None:
-                return None
-            lines += more
-        elif text and not text.startswith(("#", "-")):
-            lines.append(text)
-    return tuple(lines)
-
-
-# What a ``setup.cfg`` or ``setup.py`` states of a project; nothing of it is run.
-#
-# Many projects of researchers have only a ``setup.py`` with a literal list of requirements. pip and uv run it. Reading
-# the list is enough to choose versions; the build may still say something else, so no requirement read here is exact.
-
+# pip and uv run a ``setup.py``. Reading its literal lists is enough to choose versions; the build may still say
+# something else, so no requirement read here is exact.
 
 _MOST = 10_000  # items of a list, characters of a text
 
@@ -114,20 +75,18 @@ class SetupFields(msgspec.Struct, frozen=True):
 
 def setup_fields(read: Read) -> SetupFields:
     """The fields of a project, those of the call of ``setup`` in ``setup.py`` before those of ``setup.cfg``."""
-    options = of_setup_cfg(_text(read("setup.cfg")), read)
-    script = _Script(_text(read("setup.py")))
+    options = of_setup_cfg(text_of(read("setup.cfg")), read)
+    script = _Script(text_of(read("setup.py")))
     stated = script.keywords
     if stated is None:
         return options
     if "install_requires" in stated and _lines(stated["install_requires"]) is None:
         # What it computes comes from the files that it names, as far as can be seen.
-        stated = {**stated, "install_requires": _of_files(script.files_behind("install_requires", read), read)}
+        stated = {**stated, "install_requires": lines_of_files(script.files_behind("install_requires", read), read)}
 
     name, version = stated.get("name", options.name), stated.get("version", options.version)
-    python, extras = (
-        stated.get("python_requires", options.requires_python),
-        stated.get("extras_require", options.extras),
-    )
+    python = stated.get("python_requires", options.requires_python)
+    extras = stated.get("extras_require", options.extras)
     return SetupFields(
         name if isinstance(name, str) else None,
         version if isinstance(version, str) else None,
@@ -158,10 +117,6 @@ def stated(name: str, read: Read) -> CoreMetadata:
         tuple(fields.extras),
         exact=fields.requires == (),
     )
-
-
-def _text(content: bytes | None) -> str:
-    return (content or b"").decode("utf-8", "replace")
 
 
 def _lines(value: object) -> tuple[str, ...] | None:
@@ -196,7 +151,7 @@ def of_setup_cfg(text: str, read: Read) -> SetupFields:
 def _of_option(value: str, read: Read) -> tuple[str, ...] | None:
     """The lines of an option; ``file:`` names files that the build reads."""
     if value.strip().startswith("file:"):
-        return _of_files([path.strip() for path in value.strip().removeprefix("file:").split(",")], read)
+        return lines_of_files([path.strip() for path in value.strip().removeprefix("file:").split(",")], read)
     return None if value.strip().startswith("attr:") else _lines(value)
 
 
@@ -241,8 +196,17 @@ class _Script:
             together = ast.BinOp(ast.Name(statement.target.id, ast.Load()), ast.Add(), statement.value)
             is_sum = isinstance(statement.op, ast.Add)
             self._values[statement.target.id] = self._value_or_none(together) if is_sum else None
-        elif not (isinstance(call, ast.Call) and self._grows(call)):
+        elif not (self._grows(call) if isinstance(call, ast.Call) else self._sets_item(statement)):
             self._forget(statement)
+
+    def _sets_item(self, statement: ast.stmt) -> bool:
+        """Follow ``names["key"] = value``."""
+        owner, key, value = _item_of(statement) or ("", "", None)
+        whole = self._values.get(owner)
+        if not isinstance(whole, dict) or value is None:
+            return False
+        whole[key] = self._value_or_none(value)
+        return True
 
     def files_behind(self, keyword: str, read: Read) -> list[str]:
         """The files of requirements that the value of a keyword of the call may come from."""
@@ -281,9 +245,13 @@ class _Script:
         for node in ast.walk(statement):
             if isinstance(node, ast.Call) and _called(node) == "setup":
                 self.keywords = dict.fromkeys([*(name for name, _ in self._arguments(node)), "install_requires"])
-        # A loop that only prints a name is not told from one that changes it.
-        named = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-        self._values |= dict.fromkeys(named)
+        # A loop that only prints a name is not told from one that changes it; an item that is set is the only one lost.
+        keys = [item[:2] for one in ast.walk(statement) if (item := _item_of(one))]
+        named = [node.id for node in ast.walk(statement) if isinstance(node, ast.Name)]
+        for name in {*named}:
+            whole, own = self._values.get(name), [key for owner, key in keys if owner == name]
+            kept = isinstance(whole, dict) and len(own) == named.count(name)
+            self._values[name] = {**whole, **dict.fromkeys(own)} if kept and isinstance(whole, dict) else None
 
     def _arguments(self, call: ast.Call) -> Iterator[tuple[str, object]]:
         for keyword in call.keywords:
@@ -327,7 +295,29 @@ class _Script:
                 return whole[key]
         if isinstance(node, ast.Call) and _called(node) in ("dict", "list"):
             return self._made(node)
+        if isinstance(node, ast.Call):
+            return self._chosen(node)
+        if isinstance(node, ast.DictComp) and isinstance(node.generators[0].iter, ast.GeneratorExp):
+            return self._by_name(node.generators[0].iter)
         raise _UnknownError
+
+    def _chosen(self, call: ast.Call) -> list[object]:
+        """The items that ``def deps_list(*pkgs): return [deps[pkg] for pkg in pkgs]`` takes from a table."""
+        function = next(reversed(self._behind.get(_called(call), [])), None)
+        last = function.body[-1] if isinstance(function, ast.FunctionDef) else None
+        item = last.value.elt if isinstance(last, ast.Return) and isinstance(last.value, ast.ListComp) else None
+        table = self._value(item.value) if isinstance(item, ast.Subscript) else None
+        keys = [self._value(one) for one in call.args]
+        if not isinstance(table, dict) or not all(isinstance(key, str) and table.get(key) for key in keys):
+            raise _UnknownError
+        return [table[key] for key in keys]
+
+    def _by_name(self, lines: ast.GeneratorExp) -> dict[str, object]:
+        """Requirement lines by their names: Hugging Face's projects make such a table with a regular expression."""
+        listed = self._value(lines.generators[0].iter)
+        if not isinstance(listed, list) or "findall(" not in ast.unparse(lines):
+            raise _UnknownError
+        return {re.split(r"[!=<>~ ]", line, maxsplit=1)[0]: line for line in listed if isinstance(line, str)}
 
     @staticmethod
     def _sum(left: object, right: object) -> object:
@@ -352,6 +342,14 @@ class _Script:
         if not isinstance(value, list):
             raise _UnknownError
         return value
+
+
+def _item_of(statement: ast.AST) -> tuple[str, str, ast.expr] | None:
+    """The name, the key and the value of ``name["key"] = value``."""
+    if not isinstance(statement, ast.Assign) or not isinstance(target := statement.targets[0], ast.Subscript):
+        return None
+    key, owner = getattr(target.slice, "value", None), getattr(target.value, "id", None)
+    return (owner, key, statement.value) if isinstance(key, str) and isinstance(owner, str) else None
 
 
 def _called(call: ast.Call) -> str:

@@ -24,7 +24,7 @@ from envsolve.packages.model import (
     requirement_text,
     specifier_text,
 )
-from envsolve.packages.setup_files import Read as ReadFile
+from envsolve.packages.requirements import Read as ReadFile
 from envsolve.packages.setup_files import stated, with_files
 from envsolve.packages.urls import Tree, is_of_another_kind, read_address, redact, without_logins
 from envsolve.system.files import MAX_BYTES, is_folder, reader

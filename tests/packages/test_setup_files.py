@@ -148,3 +148,48 @@ def test_files_of_dynamic_fields(tool: dict[str, object], dependencies: object, 
 def test_setup_cfg_takes_requirements_from_a_file() -> None:
     files = {**FILES, "setup.cfg": "[options]\ninstall_requires = file: requirements.txt\n"}
     assert setup_fields(lambda path: files[path].encode() if path in files else None).requires == NAMED
+
+
+BY_NAME = """
+import os, re
+from setuptools import setup
+_deps = ["torch>=1.4", "accelerate>=0.31", "Pillow", "jax[cpu]~=0.4 ", "tf-nightly"]
+deps = {b: a for a, b in (re.findall(r"^(([^!=<>~ ]+)(?:[!=<>~ ].*)?$)", x)[0] for x in _deps)}
+
+def deps_list(*pkgs):
+    return [deps[pkg] for pkg in pkgs]
+
+extras = {}
+extras["torch"] = deps_list("torch", "accelerate")
+if os.name == "nt":
+    extras["flax"] = []
+else:
+    extras["flax"] = deps_list("jax[cpu]")
+extras["bad"] = deps_list("absent")
+extras["dev"] = extras["torch"] + deps_list("tf-nightly")
+install_requires = [deps["Pillow"]]
+setup(name="d", install_requires=list(install_requires), extras_require=extras)
+"""
+
+
+def test_a_table_of_requirements_by_their_names() -> None:
+    """setup.py of transformers and diffusers."""
+    fields = setup_fields({"setup.py": BY_NAME.encode()}.get)
+    assert fields.requires == ("Pillow",)
+    assert fields.extras["torch"] == ("torch>=1.4", "accelerate>=0.31")
+    assert fields.extras["dev"] == ("torch>=1.4", "accelerate>=0.31", "tf-nightly")
+    # What depends on the system, and what is not in the table, only the build knows.
+    assert not {"flax", "bad"} & {*fields.extras}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "extras = {}\nfor name in names:\n    extras[name] = ['a']\nsetup(extras_require=extras)",
+        "extras = {}\nextras.update(more)\nsetup(extras_require=extras)",
+        "deps = {a: a for a in (x.strip() for x in ['torch'])}\nsetup(extras_require={'t': [deps['torch']]})",
+        "def f(*p):\n    return p\nsetup(extras_require={'t': f('torch')})",
+    ],
+)
+def test_a_table_made_in_another_way_is_not_read(text: str) -> None:
+    assert setup_fields({"setup.py": text.encode()}.get).extras == {}

@@ -101,3 +101,16 @@ def test_a_package_for_an_older_torchvision_leads_to_a_python_that_has_it(torch_
     assert {"torchvision": "0.16.2", "basicsr": "1.4.2"}.items() <= {p.name: p.version for p in plan.packages}.items()
     # No torchvision before 0.17 has code for it, whatever the Python.
     assert not any(fix.pythons for fix in torch_world.plan("basicsr", target="RTX 5090, driver 580.95").remedies)
+
+
+def test_a_sibling_without_a_cuda_in_its_name_is_proposed(world: World) -> None:
+    world.build("faiss-gpu-cu12", "1.14.1", "cu120", code=("sm_70", "sm_80"))
+    world.build("faiss-gpu", "1.15.1", "cu125", code=("sm_80", "compute_90"))
+    refused = world.plan("faiss-gpu-cu12", target="RTX 5090, driver 580.95")
+    assert [fix.text for fix in refused.remedies] == ["ask for faiss-gpu instead of faiss-gpu-cu12"]
+
+
+def test_a_gpu_before_the_machines_own_is_proposed_if_no_later_one_runs(world: World) -> None:
+    world.build("faiss-gpu-cu12", "1.14.1", "cu120", code=("sm_70", "sm_80"))
+    (fix,) = world.plan("faiss-gpu-cu12", target="RTX 5090, driver 580.95").remedies
+    assert fix.text.startswith("use another GPU, such as") and "unknown" not in fix.unlocks
