@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from envsolve.facts.builds import Build, IndexPlace
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence, Source
-from envsolve.facts.files import PLACEHOLDERS, data_folder
+from envsolve.facts.files import BUILDS, INDEXES, PLACEHOLDERS, Kind, Record, data_folder
 from envsolve.facts.maintain.update import dump_catalogue_file, group_requires
 from envsolve.machine.model import Machine
 from envsolve.machine.target import machine_from_target, parse_target
@@ -32,6 +33,21 @@ LINUX = "manylinux_2_28_x86_64"
 OLD = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
 NEW = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
 SOURCE = Source("a small world", "2026-01-01")
+
+
+class _Catalogue(Catalogue):
+    """The builds and indexes of a directory; all other facts are read where they are, once in a process."""
+
+    def has(self, kind: Kind[Any]) -> bool:
+        return super().has(kind) or (data_folder() / f"{kind.name}.json").is_file()
+
+    def _loaded(self, file: str, kind: Kind[Record]) -> tuple[Record, ...]:
+        if kind.name in (BUILDS.name, INDEXES.name):
+            return super()._loaded(file, kind)
+        rest = Catalogue(data_folder(), self._folder / "no overlay")
+        found = rest._loaded(file, kind)
+        self._sources |= rest._sources
+        return found
 
 
 @dataclass
@@ -102,7 +118,7 @@ class World:
     def catalogue(self) -> Catalogue:
         """Write the builds down and load them."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        shutil.copytree(data_folder(), self.folder, ignore=shutil.ignore_patterns("builds", "indexes.json"))
+        self.folder.mkdir()
         pytorch = IndexPlace("pytorch", self.server.url + "/whl/{variant}/", Evidence.DOCUMENTED, "small")
         places = [pytorch, *self.places]
         (self.folder / "indexes.json").write_text(dump_catalogue_file({"small": SOURCE}, places))
@@ -113,7 +129,13 @@ class World:
                 chosen = [b for b in self.builds if (b.index, b.package) == (index, package)]
                 grouped, groups = group_requires(chosen)
                 path.write_text(dump_catalogue_file({"small": SOURCE}, grouped, groups))
-        return Catalogue(self.folder)
+        return _Catalogue(self.folder)
+
+    def complete(self) -> Path:
+        """The directory of the catalogue with all other facts in it, for another process."""
+        self.catalogue()
+        ignored = shutil.ignore_patterns("builds", "indexes.json")
+        return Path(shutil.copytree(data_folder(), self.folder, ignore=ignored, dirs_exist_ok=True))
 
     def client(self) -> IndexClient:
         """A client of the default index and the extras."""

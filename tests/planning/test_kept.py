@@ -168,7 +168,7 @@ for form in forms:
 
 def _in_a_process(world: World, seed: str, forms: Sequence[str]) -> str:
     cache = world.cache / seed
-    command = [sys.executable, "-c", _SCRIPT, str(world.folder), str(cache), world.default.url, *forms]
+    command = [sys.executable, "-c", _SCRIPT, str(world.complete()), str(cache), world.default.url, *forms]
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
