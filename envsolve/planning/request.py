@@ -16,6 +16,7 @@ from envsolve.system.files import StrPath, items, paths
 
 if TYPE_CHECKING:
     from envsolve.facts.catalogue import Catalogue
+    from envsolve.facts.evidence import PackageNames
     from envsolve.machine.model import Machine
     from envsolve.packages.client import IndexClient
     from envsolve.packages.metadata_builds import MetadataBuilds
@@ -164,17 +165,23 @@ def check_names(needs: Sequence[Need], catalogue: Catalogue) -> None:
     published = {*catalogue.packages()}
     built = published | {project.package for project in catalogue.source_projects}
     by_name = {canonicalize_name(need.requirement.name): need for need in needs if need.requirement.url is None}
-    # Of what is compiled from a repository, the index may have another project of the same name.
+    # Of what is compiled from a repository, the index may have another project of the same name. Who asks for a
+    # name that was given up (tensorflow-gpu) names a version that was published under it.
+    mistakes = _mistakes(catalogue)
+    published -= {name for name, need in by_name.items() if name in mistakes and not need.requirement.specifier}
     asked = {name: need for name, need in by_name.items() if name not in published}
     if not asked:
         return
-    mistakes = {name: group for group in catalogue.package_names if group.means or group.note for name in group.names}
     popular = {name for group in catalogue.package_names if not (group.means or group.note) for name in group.names}
     for name, need in asked.items():
         if mistake := mistakes.get(name):
             _refuse_name(need, mistake.means, mistake.note)
         elif name not in popular and not _IN_PROJECT.search(need.origin) and (near := _near(name, catalogue, built)):
             _refuse_name(need, near, None)
+
+
+def _mistakes(catalogue: Catalogue) -> dict[str, PackageNames]:
+    return {name: group for group in catalogue.package_names if group.means or group.note for name in group.names}
 
 
 def _near(name: str, catalogue: Catalogue, built: set[str]) -> str | None:

@@ -32,6 +32,10 @@ def test_names_that_are_mistakes_are_not_planned(name: str, meant: str) -> None:
     assert "--allow-unknown-names" in (caught.value.hint or "")
 
 
+def test_a_release_under_a_name_that_was_given_up_is_planned() -> None:
+    check_names([Need(Requirement("tensorflow-gpu==2.10.1"), "command line")], Catalogue())
+
+
 def test_a_name_in_a_project_is_not_taken_for_a_misspelt_one() -> None:
     """babe is a package, and a project that is installed each day names what it means."""
     check_names([Need(Requirement("babe"), "demo/pyproject.toml [project]")], Catalogue())
