@@ -250,6 +250,9 @@ def verify(
     ] = False,
     quick: Annotated[bool, option("--quick", help="Run only the fastest and most useful checks.")] = False,
     again: Annotated[bool, option("--again", help="Also run on nodes that have passed.")] = False,
+    reports: Annotated[
+        bool, option("--reports", help="Run nothing: judge the reports in the fleet's directory (see emit kubernetes).")
+    ] = False,
     python: Annotated[
         str | None, option("--python", metavar="EXE", help="A Python with envsolve, on the nodes (default: this one).")
     ] = None,
@@ -267,7 +270,7 @@ def verify(
     from envsolve.fleet.jobs import only_one
     from envsolve.fleet.plan import read_plan
     from envsolve.fleet.probe import read_inventory
-    from envsolve.fleet.verify import Choice, describe, page, verify_fleet
+    from envsolve.fleet.verify import Choice, describe, fold_reports, page, verify_fleet
     from envsolve.system.processes import signals_raised
 
     check_output(form, output)
@@ -275,12 +278,16 @@ def verify(
     if compile_only and quick:
         raise UsageError("--quick is for checks that run on a GPU", hint="leave out --compile-only")
     engine = reach.engine(time_limit=1200.0, whole=not compile_only)
-    if engine is None:
-        raise UsageError("the command does not say how to reach the nodes", hint="give --slurm or --ssh SET")
+    if (engine is not None) is reports:
+        what = "--reports reaches no nodes" if reports else "the command does not say how to reach the nodes"
+        raise UsageError(what, hint="give one of --slurm, --ssh SET and --reports")
     made, inventory = read_plan(fleet), read_inventory(fleet)
     choice = Choice(compile_only, quick, again, python or sys.executable)
     with only_one(fleet), signals_raised(signal.SIGINT, hint="run the same command again to continue"):
-        report = verify_fleet(fleet, made, inventory, engine, choice)
+        if engine is None:
+            report = fold_reports(fleet, made, inventory, choice)
+        else:
+            report = verify_fleet(fleet, made, inventory, engine, choice)
     if html is not None:
         deliver(page(report), html)
     deliver_as(form, report, lambda: describe(report), output)
@@ -289,7 +296,9 @@ def verify(
 
 
 def emit(
-    tool: Annotated[str, argument(metavar="TOOL", help="One of ansible, ray, skypilot, slurm-nccl, slurm-prolog.")],
+    tool: Annotated[
+        str, argument(metavar="TOOL", help="One of ansible, kubernetes, ray, skypilot, slurm-nccl, slurm-prolog.")
+    ],
     fleet: FleetDirectory = _FLEET,
     plan: Annotated[str | None, option("--plan", metavar="NAME", help="Only this plan of the fleet.")] = None,
     python: Annotated[
@@ -299,8 +308,8 @@ def emit(
 ) -> None:
     """Write a file for a tool that starts programs.
 
-    A runtime_env of Ray, tasks of SkyPilot, a playbook of Ansible, a prolog of Slurm, or a job of Slurm that checks
-    NCCL between nodes, with the fleet's environments.
+    Jobs of Kubernetes that verify, a runtime_env of Ray, tasks of SkyPilot, a playbook of Ansible, a prolog of Slurm,
+    or a job of Slurm that checks NCCL between nodes, with the fleet's environments.
     """
     from msgspec.structs import replace
 

@@ -24,7 +24,7 @@ from envsolve.fleet.jobs import run_on
 from envsolve.fleet.model import Inventory, by_reason
 from envsolve.fleet.plan import FleetPlan, Group
 from envsolve.machine.model import Machine
-from envsolve.system.files import from_json, read_regular, replace_file
+from envsolve.system.files import from_json, is_file, read_regular, replace_file
 from envsolve.verify.report import Report, read_report
 
 SCHEMA: Literal["envsolve.fleet-checks/1"] = "envsolve.fleet-checks/1"
@@ -146,6 +146,26 @@ def verify_fleet(fleet: Path, made: FleetPlan, inventory: Inventory, engine: Eng
             commands[node] = _command(place, classes[node].machine, choice)
     for node, outcome in _run(fleet, engine, commands).items():
         results[node] = _kept(fleet, groups[node], node, outcome, inventory, choice)
+    return _report(results, choice)
+
+
+def fold_reports(fleet: Path, made: FleetPlan, inventory: Inventory, choice: Choice) -> FleetReport:
+    """Judge the reports that are in the fleet's directory, whoever put them there, and run nothing."""
+    results = {node: NodeResult("missing", None, (why,)) for node, why in made.unreachable.items()}
+    for node, group in made.group_of.items():
+        path = report_of(fleet, group, node, choice.compile_only)
+        if not is_file(path):
+            results[node] = NodeResult("missing", group.name, ("no report",))
+            continue
+        try:
+            results[node] = _judged(node, group, read_report(path), inventory, choice)
+        except UsageError as error:
+            said = _refusal(path) or f"it printed no report: {error.message.partition(': ')[2]}"
+            results[node] = NodeResult("missing", group.name, (said,))
+    return _report(results, choice)
+
+
+def _report(results: Mapping[str, NodeResult], choice: Choice) -> FleetReport:
     return FleetReport(
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         compiled_only=choice.compile_only,
@@ -178,15 +198,16 @@ def _run(fleet: Path, engine: Engine, commands: Mapping[str, str]) -> Mapping[st
     return outcomes
 
 
-def _report(fleet: Path, group: Group, node: str, choice: Choice) -> Path:
-    kind = "-compiled" if choice.compile_only else ""
+def report_of(fleet: Path, group: Group, node: str, compiled: bool = False) -> Path:
+    """Where the report of a node is; that of kernels that were only compiled is another."""
+    kind = "-compiled" if compiled else ""
     return fleet / _REPORTS / f"{group.environment(fleet).name}{kind}" / f"{node}.json"
 
 
 def _passed(fleet: Path, group: Group, node: str, inventory: Inventory, choice: Choice) -> NodeResult | None:
     """The result of an earlier run, if the node passed."""
     try:
-        report = read_report(_report(fleet, group, node, choice))
+        report = read_report(report_of(fleet, group, node, choice.compile_only))
     except UsageError:
         return None
     result = msgspec.structs.replace(_judged(node, group, report, inventory, choice), earlier=True)
@@ -197,7 +218,7 @@ def _kept(fleet: Path, group: Group, node: str, outcome: Outcome, inventory: Inv
     """Keep the report of a node, and judge it."""
     if outcome.text is None:
         return NodeResult("missing", group.name, (outcome.failure or "it printed nothing",))
-    path = _report(fleet, group, node, choice)
+    path = report_of(fleet, group, node, choice.compile_only)
     path.parent.mkdir(parents=True, exist_ok=True)
     # What a login prints comes before the report.
     start = outcome.text.find(b"{\n")

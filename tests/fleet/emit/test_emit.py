@@ -20,7 +20,7 @@ def emit(*words: str, code: int = 0) -> None:
 
 
 def test_the_tools_are_the_modules() -> None:
-    assert tools() == ("ansible", "ray", "skypilot", "slurm-nccl", "slurm-prolog")
+    assert tools() == ("ansible", "kubernetes", "ray", "skypilot", "slurm-nccl", "slurm-prolog")
 
 
 @pytest.mark.parametrize("tool", tools())
@@ -41,6 +41,6 @@ def test_one_plan_can_be_chosen(fleet: Path, capsys: pytest.CaptureFixture[str])
 
 def test_unknown_tools_and_fleets_without_a_plan_are_refused(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     emit("puppet", "--fleet", str(fleet), code=2)
-    assert "tools: ansible, ray, skypilot, slurm-nccl, slurm-prolog" in capsys.readouterr().err
+    assert "tools: ansible, kubernetes, ray, skypilot, slurm-nccl, slurm-prolog" in capsys.readouterr().err
     (fleet / "plan.json").write_text(dump(FleetPlan()))
     emit("ray", "--fleet", str(fleet), code=2)
