@@ -237,9 +237,6 @@ def _parsed(content: str, line: Line, variables: Mapping[str, str] | None) -> Li
         line = replace(line, options=parse_options(shlex.split(rest), "pip"))
     except ValueError as error:
         return replace(line, problem=wrong(line.origin, f"{rest}: {error}"))
-    if name := line.misplaced:
-        what = f"{name} stands behind a requirement, and pip refuses such a line"
-        return replace(line, problem=wrong(line.origin, what, f"put {name} on a line of its own"))
     for one in line.options.arguments:
         if one.meaning == "unknown" and one.name in option_names("pip"):
             return replace(line, problem=wrong(line.origin, f"{one.name} has no value", _LINES))
@@ -247,6 +244,9 @@ def _parsed(content: str, line: Line, variables: Mapping[str, str] | None) -> Li
         if one.name and not known:
             what = f"{one.name} is not an option of a requirement file"
             return replace(line, problem=wrong(line.origin, what, _LINES))
+    if name := line.misplaced:
+        what = f"{name} stands behind a requirement, and pip refuses such a line"
+        return replace(line, problem=wrong(line.origin, what, f"put {name} on a line of its own"))
     return line
 
 
