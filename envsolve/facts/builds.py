@@ -184,6 +184,7 @@ class FamilyMember(msgspec.Struct, frozen=True):
         index: Key of ``indexes.json`` that carries its variants, or ``default``.
         programs: Words of reports of programs that import it beside torch, lower case.
         optional: Whether it works on the CPU if its GPU code does not run: TensorFlow beside torch reads data.
+        contained: Whether its own library has all CUDA code that it uses, so that its PTX runs on every later GPU.
         code_in: Packages that hold its GPU code, if it has none of its own; empty for one that compiles when it runs.
     """
 
@@ -194,6 +195,7 @@ class FamilyMember(msgspec.Struct, frozen=True):
     source: str
     programs: tuple[str, ...] = ()
     optional: bool = False
+    contained: bool = False
     code_in: tuple[str, ...] | None = None
 
 

@@ -353,6 +353,8 @@ def _is_known(found: Resolved, toolchain: Toolchain | None, compiled: Sequence[C
         return False
     if any(machine.gpus for machine in found.family.machines) and asks_for_unjudged(found, compiled):
         return False
+    if _lacks_triton(found):
+        return False
     if deciding is None and ("torch" in chosen or TRITON in chosen):
         return False  # it was asked for by URL
     if deciding is not None and not deciding.verdict.level.usable:
@@ -361,6 +363,14 @@ def _is_known(found: Resolved, toolchain: Toolchain | None, compiled: Sequence[C
         return True
     # Without torch the driver decides which nvcc fits; there may be no facts about a host compiler.
     return toolchain.host_compiler is not None and (toolchain.nvcc is not None or "torch" in chosen)
+
+
+def _lacks_triton(found: Resolved) -> bool:
+    """Whether the request names Triton, whose kernels do not run: torch works without them, the request may not."""
+    triton = found.solution.chosen.get(TRITON)
+    option = triton.candidate.option if triton else None
+    named = any(canonicalize_name(need.requirement.name) == TRITON for need in found.needs)
+    return named and option is not None and option.verdict.level is Level.NONE and not found.family.wants_cpu
 
 
 def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], python: str) -> Iterator[PlanWarning]:

@@ -162,7 +162,7 @@ def check_names(needs: Sequence[Need], catalogue: Catalogue) -> None:
     Raises:
         UsageError: There is such a name; the message suggests the right one.
     """
-    published = {*catalogue.packages()}
+    published = {*catalogue.packages(), *catalogue.family}
     built = published | {project.package for project in catalogue.source_projects}
     by_name = {canonicalize_name(need.requirement.name): need for need in needs if need.requirement.url is None}
     # Of what is compiled from a repository, the index may have another project of the same name. Who asks for a

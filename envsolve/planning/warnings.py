@@ -20,7 +20,7 @@ from envsolve.planning.pinning import who_needs
 from envsolve.planning.rounds import Resolved, assemblers
 from envsolve.rules.judge import VENDORS
 from envsolve.rules.nvidia import Facts
-from envsolve.rules.nvidia.code import arch_asked, cuda_suffix, is_gpu_package, triton_pin
+from envsolve.rules.nvidia.code import TRITON, arch_asked, cuda_suffix, is_gpu_package, triton_pin
 from envsolve.rules.nvidia.driver import compat_serves, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_needed, libc_of
 from envsolve.solve.candidate_selector import only_for
@@ -159,10 +159,14 @@ def about_systems(environments: Sequence[Environment]) -> Iterator[PlanWarning]:
 
 def about_torch(solution: Solution, family: Family, asked: SpecifierSet) -> Iterator[PlanWarning]:
     """Limits of the chosen torch, and what a newer one would need, if the request takes that one."""
-    torch = solution.chosen.get("torch")
+    torch, triton = solution.chosen.get("torch"), solution.chosen.get(TRITON)
     option = torch.candidate.option if torch else None
     if option is None:
         return
+    beside = triton.candidate.option if triton else None
+    # Some builds of torch pin no Triton, or none for this Python; then it is another one that was asked for.
+    if beside and triton_pin(option.build) != beside.build.version and any(m.gpus for m in family.machines):
+        yield from (PlanWarning("triton-limited", f"{r.text}; {_WITHOUT_TRITON}") for r in beside.verdict.failures)
     for reason in option.verdict.reasons:
         if reason.rule in _TRITON_RULES and reason.ok is False:
             # Torch's own ptxas, of an older CUDA, helps if only the driver is too old for Triton's.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from envsolve.facts.catalogue import Catalogue
+from envsolve.packages.requirement_files import read_requirements
 from envsolve.planning.plan import Plan
+from envsolve.planning.request import check_names
 from tests.planning.worlds import codes
 from tests.smallworld import World
 
@@ -114,3 +117,28 @@ def test_a_gpu_before_the_machines_own_is_proposed_if_no_later_one_runs(world: W
     world.build("faiss-gpu-cu12", "1.14.1", "cu120", code=("sm_70", "sm_80"))
     (fix,) = world.plan("faiss-gpu-cu12", target="RTX 5090, driver 580.95").remedies
     assert fix.text.startswith("use another GPU, such as") and "unknown" not in fix.unlocks
+
+
+def test_a_library_with_all_its_cuda_code_runs_by_ptx_on_gpus_that_its_toolkit_did_not_know(world: World) -> None:
+    """CuPy loads cuBLAS of its CUDA, and that of CUDA 11 has no code for an RTX 5090."""
+    for name in ("catboost", "cupy-cuda11x"):
+        world.build(name, "1.2", "cu118", code=("sm_80", "compute_90"))
+    assert world.plan("catboost", target="RTX 5090, driver 580.95").status == "ok"
+    assert world.plan("cupy-cuda11x", target="RTX 5090, driver 580.95").status == "impossible"
+
+
+def test_a_package_whose_code_is_in_another_is_no_mistake_for_it() -> None:
+    check_names(read_requirements(["cugraph-cu12", "cudf-cu13"]).needs, Catalogue())
+
+
+def test_a_triton_that_was_asked_for_and_runs_nothing_makes_the_plan_unknown(world: World) -> None:
+    """mamba-ssm requires triton>=3.5; torch 2.3 for CUDA 11 pins none on Python 3.12."""
+    world.default.wheel("filelock", "1.0")
+    world.build("torch", "2.3.1", "cu118", requires=["filelock"], code=("sm_70",))
+    world.build("triton", "3.8.0", "any")
+    old = "V100, driver 470.82"
+    assert world.plan("torch", target=old).status == "ok"
+    plan = world.plan("torch", "triton>=3.5", target=old)
+    assert plan.status == "unknown"
+    assert any(w.code == "triton-limited" and "Triton 3.8.0" in w.message for w in plan.warnings)
+    assert world.plan("torch", "triton>=3.5", target="V100, driver 535.54").status == "ok"

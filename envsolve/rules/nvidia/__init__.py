@@ -36,6 +36,7 @@ class Facts(msgspec.Struct, frozen=True, eq=False, dict=True):
     tritons: Mapping[str, TritonRelease]
     drivers: Sequence[DriverBranch]
     forward: ForwardFacts
+    contained: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, catalogue: Catalogue) -> Facts:
@@ -48,6 +49,7 @@ class Facts(msgspec.Struct, frozen=True, eq=False, dict=True):
             tritons,
             catalogue.drivers,
             ForwardFacts(catalogue),
+            frozenset(name for name, member in catalogue.family.items() if member.contained),
         )
 
     @cached_property
@@ -119,7 +121,8 @@ class Nvidia:
         """Rules 2 to 5 and 7 for one GPU; many builds carry the same code."""
         known = build.known("code")
         # Without the version: consecutive releases of a variant carry the same list of architectures.
-        key = (build.code, cuda, gpu, build.package == _TORCH, known.evidence, known.source)
+        kind = build.package if build.package in {_TORCH, *self._facts.contained} else ""
+        key = (build.code, cuda, gpu, kind, known.evidence, known.source)
         if key not in self._codes:
             level, code, reasons = self._judge_code(build, cuda, gpu)
             self._codes[key] = level, code, tuple(reasons)
@@ -155,6 +158,8 @@ class Nvidia:
         # has, so it fails this rule only if no toolkit of its major supports the GPU.
         if build.package == _TORCH:
             reasons.append(self._facts.libraries_serve(cuda, cc))
+        elif build.package in self._facts.contained:
+            pass
         elif arch is not None and (denied := self._no_library_serves(cuda, cc)) is not None:
             reasons.append(denied)
         return level, arch.name if arch else None, reasons
