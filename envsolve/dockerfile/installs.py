@@ -246,7 +246,7 @@ def _with_files(
 ) -> tuple[grammar.Command, list[tuple[str, str]], list[str], list[tuple[str, str]]]:
     """The command with the options of its requirement files; each requirement and its place; files that are not there.
 
-    The last are the lines at which an installer stops.
+    The last are the lines with an option behind a requirement.
 
     Options in a file count as if they were on the command line, as in pip.
     """
@@ -260,7 +260,8 @@ def _with_files(
     lines = [line for path in named for line in read_lines(path, read) if line.role == "needs"]
     words = [(word, "") for word in parsed.requirements]
     for line in lines:
-        parsed = parsed.adding(*(one for one in line.options.arguments if one.meaning != "requirements"))
+        if not line.requirement:  # behind one, pip ignores them
+            parsed = parsed.adding(*(one for one in line.options.arguments if one.meaning != "requirements"))
         if line.number and line.requirement:
             words.append((line.requirement, f"{line.path}:{line.number}"))
     # A file that names itself has lines, and one without a number that says so.

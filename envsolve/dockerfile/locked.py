@@ -129,12 +129,15 @@ def _not_copied(command: Command, asked: Asked) -> Iterator[Finding]:
 
 
 def requirement_files(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """Lines that an installer refuses, and files that no COPY brings into the image before they are read."""
+    """Lines that an installer does not take, and files that no COPY brings into the image before they are read."""
     for install in asked.installs(stage.commands):
         line, program = install.command.line, install.program
         for place, option in install.refused:
-            text = f"{place}: {option} stands behind a requirement: {program} refuses the line, and the build stops"
-            yield Finding(line, "requirement-line", "error", text, (f"put {option} on a line of its own",))
+            by_uv = program == "uv"
+            what = "uv refuses the line, and the build stops" if by_uv else "pip ignores it there"
+            text = f"{place}: {option} stands behind a requirement: {what}"
+            level: Severity = "error" if by_uv else "warning"
+            yield Finding(line, "requirement-line", level, text, (f"put {option} on a line of its own",))
         for file in not_copied(install, stage, asked):
             text = f"{file} is in the build context, and no COPY brings it into the image before it is read"
             yield Finding(line, "file-not-copied", "error", text, (f"before it: COPY {file} ./",))

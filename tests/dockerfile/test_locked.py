@@ -112,9 +112,10 @@ def test_a_requirement_file_that_is_not_copied(tmp_path: Path, copied: str, code
     assert not codes or not any("requirements.txt" in one.text for one in answer.unjudged)
 
 
-def test_a_requirement_line_that_pip_refuses(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("installer", "level"), [("pip install", "warning"), ("uv pip install --system", "error")])
+def test_an_option_behind_a_requirement(tmp_path: Path, installer: str, level: str) -> None:
     (tmp_path / "r.txt").write_text("flask\ntorch==2.6.0 --index-url https://download.pytorch.org/whl/cu124\n")
-    text = "FROM python:3.12-slim-bookworm\nCOPY r.txt .\nRUN pip install -r r.txt\n"
+    text = f"FROM python:3.12-slim-bookworm\nCOPY r.txt .\nRUN {installer} -r r.txt\n"
     [finding] = [one for one in report(text, ADA, tmp_path).findings if one.code == "requirement-line"]
-    assert (finding.line, finding.level, finding.remedies) == (3, "error", ("put --index-url on a line of its own",))
+    assert (finding.line, finding.level, finding.remedies) == (3, level, ("put --index-url on a line of its own",))
     assert finding.text.startswith("r.txt:2: ")

@@ -36,7 +36,6 @@ def from_text(text: str) -> Asked:
         (f"torch --hash=md5:{'a' * 32}", "is not a digest"),
         ("torch --hash=" + "z" * 64, "is not a digest"),
         (f"--hash=sha256:{AA}", "line 1: --hash without a requirement"),
-        ("torch --index-url https://example.org/simple", "line 1: --index-url stands behind a requirement"),
         (f"./project --hash=sha256:{AA}", "line 1: a project has no --hash"),
     ],
 )
@@ -45,6 +44,12 @@ def test_an_option_that_means_nothing_is_refused(line: str, message: str, in_fol
     with pytest.raises(UsageError) as caught:
         from_text(line)
     assert message in caught.value.message
+
+
+def test_an_index_behind_a_requirement_counts_and_is_remarked_on() -> None:
+    asked = from_text("torch --index-url https://example.org/simple")
+    assert asked.index_urls == ("https://example.org/simple",)
+    assert any("pip ignores --index-url behind a requirement" in note for note in asked.notes)
 
 
 def test_hashes_of_a_constraint_are_kept() -> None:
