@@ -18,7 +18,7 @@ alive = ( $(1) ) & while kill -0 $$! 2>/dev/null; do printf . >&2; sleep 1; done
 $(INSTALLED): pyproject.toml hatch_build.py
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
 		echo "envsolve needs Python 3.10 or newer; run: make $(or $(MAKECMDGOALS),demo) PYTHON=python3.12" >&2; exit 1; }
-	@echo "setting up $(VENV) with $(PYTHON), once: envsolve and 20 dependencies, 55 MB, about 20 s" >&2
+	@echo "setting up $(VENV) with $(PYTHON), once: envsolve and 20 dependencies, 55 MB, about 20 s or, behind a slow link, a minute" >&2
 	@$(PYTHON) -m venv $(VENV)
 	@$(call alive,$(BIN)/python -m pip install -q --disable-pip-version-check --editable .)
 	@touch $@

@@ -165,7 +165,7 @@ def measure_gpus(
     only: Sequence[str] = (),
     before: StrPath | None = None,
 ) -> Report:
-    """Measure what an environment gets out of this computer's GPUs.
+    """Measure the performance of an environment on this computer's GPUs.
 
     Args:
         prefix: As for :func:`verify`.

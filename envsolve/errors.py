@@ -42,7 +42,7 @@ class VerificationError(EnvsolveError):
 
 
 class InterruptedBySignalError(EnvsolveError):
-    """A signal ended the work; the exit code is the shell's for it: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
+    """A signal ended the work; the exit code is that of a shell: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
 
     def __init__(self, signum: int, *, hint: str | None = None) -> None:
         import signal  # costs start-up time in every command

@@ -28,7 +28,7 @@ def probe_fleet(
     sources: Sequence[StrPath] = (),
     python: str = "python3",
 ) -> Inventory:
-    """Ask every node what it is, and write the inventory into the fleet's directory.
+    """Probe every node, and write the inventory into the fleet's directory.
 
     Args:
         fleet: The fleet's directory, on a file system that the nodes share.
@@ -49,7 +49,7 @@ def probe_fleet(
 
 
 def plan_fleet(fleet: StrPath, request: Request, *, without: Sequence[str] = ()) -> plan.FleetPlan:
-    """Make the fewest plans that serve all nodes of the last probe, and write them with their locks.
+    """Make the fewest plans that fit all nodes of the last probe, and write them with their locks.
 
     Args:
         fleet: The fleet's directory.
@@ -100,7 +100,7 @@ def verify_fleet(
         options: How to reach them, and which. Checks take longer than a probe: set ``time_limit``.
         compile_only: Only compile, for the GPUs of each node's class.
         quick: Whether to run only the fastest checks.
-        again: Also run on nodes that have passed.
+        again: Also run on nodes that have already passed.
         python: A Python with envsolve on the nodes; this one if None.
 
     Raises:
@@ -118,7 +118,7 @@ def emit_fleet(fleet: StrPath, tool: str, *, python: str | None = None) -> str:
     """Write a file for a tool that starts programs: ``ansible``, ``ray``, ``skypilot`` or ``slurm-prolog``.
 
     Raises:
-        UsageError: The tool is unknown, or no plan serves a node.
+        UsageError: The tool is unknown, or no plan fits a node.
     """
     place = path_of(fleet, "fleet")
     return emit.emitted(tool, place, plan.read_plan(place), python=python or sys.executable)

@@ -52,7 +52,7 @@ def facts(what: str, *which: str) -> Facts:
 
 
 def facts_summary() -> Summary:
-    """How much the catalogue knows of what, how it is known, and how old it is."""
+    """Return statistics of the catalogue: the number of facts of each kind, their evidence and their age."""
     from envsolve.facts.catalogue import Catalogue
     from envsolve.facts.maintain.summary import summarize
 
@@ -74,8 +74,8 @@ def check_facts(
         packages: Names of packages, and ``toolkit``; any where empty.
         sample: Releases to measure.
         seed: Of the draw; a new one where None.
-        folder: A catalogue in place of the one in use.
-        progress: Told which file is looked at.
+        directory: A catalogue in place of the one in use.
+        progress: Called with the name of the file that is checked.
         environ: Environment variables, for the index configuration.
 
     Raises:
@@ -102,8 +102,8 @@ def update_facts(folder: StrPath | None = None, environ: Mapping[str, str] = os.
     """Measure the torch, triton and CUDA toolkit releases that the catalogue lacks, and write them into a directory.
 
     Args:
-        folder: ``index_data/`` of a checkout, which is then the catalogue; None for the user's own directory on top of
-            the bundled one.
+        directory: ``index_data/`` of a checkout, which is then the catalogue; None for the user's own directory on top
+            of the bundled one.
         environ: Environment variables, for the index configuration and the place of the user's own directory.
 
     Returns:
@@ -130,7 +130,7 @@ def update_facts(folder: StrPath | None = None, environ: Mapping[str, str] = os.
 
 
 def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = os.environ) -> Measurement:
-    """Read what a wheel, library, ``ptxas`` or environment really carries; a file on a server is read in ranges.
+    """Read the GPU code in a wheel, library, ``ptxas`` or environment; a file on a server is read in ranges.
 
     Args:
         what: A path, or an http(s) URL.
@@ -220,7 +220,7 @@ def diagnose(
 def check_dockerfile(
     path: StrPath, machines: Sequence[Machine] | None = None, context: StrPath | None = None
 ) -> DockerfileReport:
-    """Check what in a Dockerfile does not work on machines, and what to write instead.
+    """Check a Dockerfile for machines: what does not work, and what to write instead.
 
     Args:
         path: The Dockerfile.

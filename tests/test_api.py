@@ -40,9 +40,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "python 3": (lambda: envsolve.plan(Request(["torch"], python="3"), [MACHINE]), "'3' is not a Python version"),
     "python 3.99": (
         lambda: envsolve.plan(Request(["torch"], python="3.99"), [MACHINE]),
-        "nothing is known of Python 3.99",
+        "Python 3.99 is not in the catalogue",
     ),
-    "builds for it": (lambda: envsolve.builds("torch", [MACHINE], python="3.99"), "nothing is known of Python 3.99"),
+    "builds for it": (
+        lambda: envsolve.builds("torch", [MACHINE], python="3.99"),
+        "Python 3.99 is not in the catalogue",
+    ),
     "a variant's CUDA": (
         lambda: envsolve.plan(Request(["torch"], cuda="12.6"), [MACHINE]),
         "not the name of a variant",

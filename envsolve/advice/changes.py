@@ -1,4 +1,4 @@
-"""Changes that would make an impossible request fit: one limit at a time, each answer tried before it is given."""
+"""Changes that make an impossible request solvable: one limit at a time, each tried before it is proposed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Answer = Callable[[Family], tuple[Option, ...] | None]
 
 
 def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Fix]:
-    """Changes to one limit of the conflict that let a build through, the cheapest first; else other hardware."""
+    """Changes to one limit of the conflict that let a build through, the cheapest first; otherwise other hardware."""
     found = tuple(_changes(family, limits, every, core))
     yield from found
     if not any(remedy.unlocks for remedy in found):
@@ -74,7 +74,7 @@ def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
 
 
 def _own_index(family: Family) -> Iterator[Fix]:
-    """The index that is made for the GPUs of all machines, such as a Jetson's; no published torch serves them."""
+    """The index with builds for the GPUs of all machines, such as a Jetson's, if no published torch supports them."""
     gpus = [gpu for machine in family.machines for gpu in machine.gpus or ()]
     known = [family.facts.architectures.get(gpu.compute_capability or "") for gpu in gpus]
     places = {one.own_index if one else None for one in known}
@@ -101,7 +101,7 @@ def use_python(pythons: Sequence[str], unlocks: str) -> Fix:
 
 
 def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Fix]:
-    """One demand of the request changed or, if one is not enough, all demands on the family together.
+    """Change one requirement of the request or, if one is not enough, all requirements on the torch family.
 
     A demand without a specifier can only be given up, which costs more than relaxing another.
     """
@@ -134,7 +134,7 @@ def _relaxable(limit: Limit, limits: Limits) -> bool:
 
 
 def demanded(limit: Limit, limits: Limits) -> str:
-    """A demand of the request as it was written."""
+    """A requirement of the request as the user wrote it."""
     return f"--cuda {limit.name}" if limit.kind == "variant" else f"{limit.name}{limits.asked[limit.name]}"
 
 
@@ -173,7 +173,7 @@ def _without_gpu(family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def another_card(family: Family, answer: Answer) -> Iterator[Fix]:
-    """The oldest GPU generation after the machine's own for which an answer exists, else the newest before it."""
+    """The oldest GPU generation after the machine's own for which an answer exists, otherwise the newest before it."""
     own = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
     if len(family.machines) > 1 or len(own) != 1:
         return
@@ -217,7 +217,7 @@ def _under_linux(family: Family) -> Family | None:
 
 
 def _on_x86_64(family: Family, limits: Limits) -> Iterator[Fix]:
-    """The other architecture, for which more is published."""
+    """The x86_64 architecture, for which more builds are published."""
     if not all(machine.platform and machine.platform.arch == "aarch64" for machine in family.machines):
         return
     others = tuple(replace(m, platform=replace(m.platform or Platform(), arch="x86_64")) for m in family.machines)
@@ -235,7 +235,7 @@ def _on_the_cpu(family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def _compat_package(family: Family, limits: Limits) -> Iterator[Fix]:
-    """The oldest cuda-compat package that lets a build through, on the machines that it may serve (rule 8)."""
+    """The oldest cuda-compat package that lets a build through, on the machines that it supports (rule 8)."""
     facts = family.facts.forward
     if not any(machine.gpus and machine.driver and machine.driver.version for machine in family.machines):
         return
@@ -298,7 +298,7 @@ def known_drivers(facts: Facts) -> Sequence[Driver]:
 
 
 def _is_older(machine: Machine, driver: Driver) -> bool:
-    """Whether a driver would be an upgrade; also where the machine's is not known."""
+    """Whether a driver would be an upgrade; also where the machine's driver is not known."""
     have = machine.driver.version if machine.driver else None
     return not have or bool(DriverVersion.parse(driver.version or "").reaches(have) and have != driver.version)
 
@@ -306,14 +306,14 @@ def _is_older(machine: Machine, driver: Driver) -> bool:
 def _best_with(
     family: Family, changed: Sequence[Machine], which: Sequence[bool], answer: Answer
 ) -> tuple[Option, ...] | None:
-    """The best options with some of the machines changed; None without options, or if nothing is changed."""
+    """The best options after changing some of the machines; None if there are none, or if nothing changes."""
     pairs = zip(family.machines, changed, which, strict=True)
     machines = tuple(new if taken else old for old, new, taken in pairs)
     return answer(replace(family, machines=machines)) if any(which) else None
 
 
 def _where(machines: Sequence[Machine], which: Sequence[bool]) -> str:
-    """On which of several machines something is to be done."""
+    """On which of several machines a change must be made."""
     names = [name for name, chosen in zip(told_apart(machines), which, strict=True) if chosen]
     return f" on {' and on '.join(names)}" if len(machines) > 1 else ""
 
@@ -336,11 +336,11 @@ _DEAREST = ("gpus", "driver", "asked", "variant", "exclude_newer", "libc", "pyth
 
 
 def combined_change(family: Family, limits: Limits, every: Sequence[Limit]) -> Fix | None:
-    """The changes that are needed at once, none of which can be left out; None if no changes help.
+    """The smallest set of changes that help together; None if no changes help.
 
     Args:
         family: The torch family on the machines.
-        limits: What the request asks of it.
+        limits: The requirements of the request on it.
         every: All limits, under which nothing fits.
     """
     kept: list[Limit] = []
@@ -374,7 +374,7 @@ def _change(limit: Limit, loose: Family, rest: Limits, limits: Limits) -> str:
 
 
 def for_another_driver(name: str, family: Family, selector: CandidateSelector) -> Iterator[Fix]:
-    """The same package for an older CUDA, or a driver for its own, if the machine does not run what its name says."""
+    """The same package for an older CUDA, or a driver for its CUDA, if the machine cannot run the one in its name."""
     fit, major = cuda_excluded(name, family), cuda_in_name(name)
     for older in range((major or 0) - 1, 10, -1) if fit else ():
         sibling = re.sub(rf"(-cu(?:da)?){major}", rf"\g<1>{older}", name)

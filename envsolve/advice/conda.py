@@ -30,10 +30,10 @@ from envsolve.values import DriverVersion
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A question that has no answer, and what it was asked of.
+    """A request that has no solution, and the machines and channels that it was solved for.
 
     Attributes:
-        asked: What of the question the user asked for; the rest was added.
+        asked: The part of the question that the user requested; the rest was added.
         machines: As they are judged.
         solver: That of these machines.
     """
@@ -47,7 +47,7 @@ class Attempt:
 
 
 def unserved_by_conda(machines: Sequence[Machine]) -> Conflict | None:
-    """Why conda serves one of the machines not at all, or all of them not together."""
+    """Why conda has no packages for one of the machines, or no common ones for all of them."""
     if any((libc := libc_of(machine.platform)) and libc[0] == "musl" for machine in machines):
         fact = "the machine's libc is musl, and conda packages for Linux are built for glibc"
         return Conflict((ConflictFact(fact),), (Fix("run in a container with glibc"),))
@@ -71,13 +71,13 @@ def without_channel(
     catalogue: Catalogue,
     pip: Sequence[Requirement] = (),
 ) -> IndexUnavailableError:
-    """The failure of a channel with what the catalogue knows of the torch builds that were asked for.
+    """The failure of a channel with what the catalogue knows of the torch builds that were requested.
 
     Nothing is solved: which other packages the channel has is not known.
 
     Args:
         failure: Of the channel.
-        specs: What was asked for of the channels.
+        specs: What was requested of the channels.
         channels: Their names.
         judge: For the machines.
         subdir: Theirs.
@@ -172,7 +172,7 @@ def _remedies(attempt: Attempt) -> Iterator[Fix]:
 
 
 def _changes(attempt: Attempt) -> Iterator[Fix]:
-    """Each thing that was asked for, in any version, or else not at all."""
+    """Each thing that was requested, in any version, or else not at all."""
     question, solver = attempt.question, attempt.solver
     for spec in question.specs:
         loose = replace(question, specs=tuple(Spec(one.name) if one == spec else one for one in question.specs))
@@ -184,7 +184,7 @@ def _changes(attempt: Attempt) -> Iterator[Fix]:
 
 
 def _together(attempt: Attempt) -> Iterator[Fix]:
-    """All that no channel has as it is asked for, changed at once: a file for the channel pytorch has several such."""
+    """Change all requirements that no channel satisfies at once: files for the channel pytorch have several."""
     subdir, solver = attempt.question.subdir, attempt.solver
     kept: list[Spec] = []
     changes: list[str] = []

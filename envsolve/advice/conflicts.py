@@ -1,4 +1,4 @@
-"""A cause of requirements put into a chain of "because"."""
+"""A chain of requirements as "because" clauses."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _KINDS = {"driver-floor": "driver", "driver-ptx": "driver", "sass": "gpus", "ptx
 
 
 def explain(family: Family, limits: Limits) -> Conflict | None:
-    """The irreducible conflict and its remedies; None if the torch family is not asked for, or has an answer."""
+    """The irreducible conflict and its fixes; None if the torch family is not asked for, or has an answer."""
     for name, specifier in limits.asked.items():
         if not any(option.matches(specifier) for option in family.judged(name)):
             return explain_unpublished(name, family, limits)
@@ -127,7 +127,7 @@ def failing(
 
 
 def _published_elsewhere(package: str, newest: Option, family: Family) -> ConflictFact:
-    """That a package was published only for other systems."""
+    """The fact that a package was published only for other systems."""
     wanted = {build.made_for for build in family.catalogue.builds(package) if build.version == newest.build.version}
     systems = [
         f"{system}-{arch}"
@@ -168,14 +168,14 @@ def conflict_report(
     selector: CandidateSelector,
     constraints: Mapping[str, SpecifierSet],
 ) -> Conflict:
-    """Say which needs exclude each other, what exists of the package that they fight about, and what could give way.
+    """Explain which requirements conflict, which versions of the package exist, and which requirement could change.
 
     Args:
         roots: The request.
         trials: Its solves, after the first.
         family: The torch family on the machines.
         selector: The other packages.
-        constraints: What must hold of packages, whoever brings them in.
+        constraints: Constraints on packages, whichever package requires them.
     """
     trials.reduce()
     core, causes = trials.core
@@ -209,7 +209,7 @@ def conflict_report(
 def _about_python(
     newest: Sequence[Cause], family: Family, selector: CandidateSelector
 ) -> Iterator[tuple[str, Sequence[Fix]]]:
-    """That a need rules the environment's Python out, if one does, with the Pythons that all needs allow."""
+    """The requirement that excludes the environment's Python, if one does, and the Pythons that all of them allow."""
     needed = [cause.need.requires_python for cause in newest if isinstance(cause.need, PythonNeed)]
     if needed:
         environment = selector.environment
@@ -259,7 +259,7 @@ def _older_pythons(newest: Sequence[Cause], family: Family) -> Iterator[Fix]:
 
 
 def _lacking(newest: Sequence[Cause], family: Family, selector: CandidateSelector) -> Iterator[Fix]:
-    """Where else there is what the request asks for and no index has."""
+    """Other places that have a requested package that no index has."""
     for need in (cause.need for cause in newest if cause.parent is None):
         if (
             isinstance(need, PackageNeed)
@@ -285,11 +285,11 @@ def _one_place(name: str, addresses: Sequence[PackageNeed], specifier: Specifier
         return f"a package can come from only one place, but {name} is requested from {len(addresses)}"
     if str(specifier):
         return f"the {name} at {addresses[0].url} is not {specifier}"
-    return f"only the build of {name} at {addresses[0].url} is allowed, and what it fits is not known"
+    return f"only the build of {name} at {addresses[0].url} is allowed, and it is not known what it is compatible with"
 
 
 def _other_places(name: str, addresses: Sequence[PackageNeed]) -> Iterator[Fix]:
-    """To ask for one of several URLs of a package, or for a build that is published."""
+    """The change that requests one of several URLs of a package, or a published build."""
     for need in addresses if len(addresses) > 1 else ():
         yield Fix(f"leave out '{need.text}'", unlocks=f"{name} from the other")
     if len(addresses) == 1:
@@ -304,7 +304,7 @@ def _pythons_with(name: str, specifier: SpecifierSet, family: Family) -> Iterato
 
 
 def _is_of_family(name: str, specifier: SpecifierSet, family: Family, selector: CandidateSelector) -> bool:
-    """Whether the catalogue speaks for what is asked of a package; for what only the index lists it does not."""
+    """Whether the catalogue covers the requested versions of a package, and not only the index."""
     return family.owns(name) and (family.knows(name, specifier) or not selector.has(name, specifier))
 
 
@@ -323,7 +323,7 @@ def _what_exists(name: str, specifier: SpecifierSet, family: Family, selector: C
     elif not any(specifier.contains(version, prereleases=True) for version in versions):
         yield f"no {name} that is published for this environment is {words}; the newest are {shown}"
     elif not owned and (fit := cuda_excluded(name, family)):
-        yield f"{name} is for a CUDA that the machine does not run: {fit.reason.text}"
+        yield f"{name} is for a CUDA version that the machine does not run: {fit.reason.text}"
     elif not owned and (whys := _for_no_gpu(name, specifier, family, selector)):
         yield whys[0]
     elif not owned and next(selector.candidates(name, specifier), None) is None:
@@ -355,7 +355,7 @@ def _torch_with(name: str, family: Family) -> Option | None:
 
 
 def _found_elsewhere(need: PackageNeed, family: Family, selector: CandidateSelector) -> Iterator[Fix]:
-    """Where there is what was asked for and the indexes do not have for this environment."""
+    """Other places for a requested package that the indexes do not have for this environment."""
     versions = selector.versions(need.name)
     repository = repository_of(need.name, family.catalogue)
     if repository and next(selector.candidates(need.name, SpecifierSet()), None) is None:

@@ -26,14 +26,14 @@ from envsolve.values import ComputeCapability, CudaVersion
 
 
 class _Pin(msgspec.Struct, frozen=True):
-    """A demand for one version: ``==2.0.0+cu121``."""
+    """A requirement of one version: ``==2.0.0+cu121``."""
 
     version: Version
     variant: str | None
 
 
 def explain_unpublished(name: str, family: Family, limits: Limits) -> Conflict:
-    """Why a demand on a package is met by no build in the catalogue, whatever the machine, and what comes nearest."""
+    """Why no build in the catalogue satisfies a requirement on any machine, and the nearest builds."""
     specifier = limits.asked[name]
     options = family.judged(name)
     versions = sorted({Version(option.version.public) for option in options})
@@ -94,13 +94,13 @@ def _of_variant(name: str, variant: str | None, family: Family) -> str:
 
 
 def _later(family: Family, limits: Limits) -> Iterator[Fix]:
-    """The answer if later days count as well."""
+    """The answer if later upload dates are allowed."""
     if family.exclude_newer and (best := best_of(replace(family, exclude_newer=None), limits)):
         yield Fix("leave out --exclude-newer", unlocks=", ".join(option.label for option in best))
 
 
 def _one_dropped(name: str, family: Family, limits: Limits) -> Iterator[Fix]:
-    """To leave out one of several demands on a package that contradict each other."""
+    """The change that leaves out one of several contradicting requirements on a package."""
     every = sorted(map(str, limits.asked[name]))
     for one in every:
         rest = SpecifierSet(",".join(other for other in every if other != one))
@@ -150,7 +150,7 @@ def _remedies(name: str, pin: _Pin | None, versions: list[Version], family: Fami
 
 
 def first_that_fits(name: str, specifiers: Sequence[str], family: Family, limits: Limits) -> Iterator[Fix]:
-    """To ask for the first of several things that has an answer."""
+    """The change that requests the first of several alternatives that can be solved."""
     for specifier in specifiers:
         best = best_of(family, replace(limits, asked={**limits.asked, name: SpecifierSet(specifier)}))
         if best is not None:
@@ -168,7 +168,7 @@ _CUDA = re.compile(r"(?<=-)(cuda|cu)\d+x?(?=-|$)")
 
 
 def other_cuda(family: Family, limits: Limits) -> Iterator[Fix]:
-    """To ask for a package's sibling for another CUDA, the newest that has an answer."""
+    """The change that requests the package's sibling for the newest other CUDA that can be solved."""
     for name in limits.asked:
         # faiss-gpu, without a CUDA in its name, is a sibling of faiss-gpu-cu12.
         stem = _CUDA.sub("", name).rstrip("-")
@@ -195,7 +195,7 @@ def other_cuda(family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def conda_forge(family: Family, limits: Limits) -> Iterator[Fix]:
-    """The best torch of conda-forge that is asked for and runs on all machines; nothing if more than torch is asked."""
+    """The best requested torch of conda-forge that runs on all machines; empty if more than torch is requested."""
     if [*limits.asked] != ["torch"] or not any(machine.gpus for machine in family.machines):
         return
     for option in conda_replacements(family.machines, family.python, family.catalogue, family.exclude_newer):
@@ -235,7 +235,7 @@ def newer_builds(family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def _unserved(family: Family) -> Iterator[ComputeCapability]:
-    """The compute capabilities that no torch serves, whatever the driver, the Python and the request."""
+    """The compute capabilities that no torch supports, whatever the driver, the Python and the request."""
     told: set[ComputeCapability] = set()
     for machine in family.machines:
         for gpu in machine.gpus or ():
@@ -282,7 +282,7 @@ def source_build(family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def _sourcebuild_runs(option: Option, cards: Sequence[ComputeCapability], family: Family) -> bool:
-    """Whether a build with code for the GPUs in it would run on the machines."""
+    """Whether a build would run on the machines if it had code for their GPUs."""
     facts: Facts = family.facts
     cuda = option.build.cuda or ""
     served = all(libraries_serve(cuda, cc, facts.toolkits, facts.architectures).ok for cc in cards)

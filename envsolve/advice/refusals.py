@@ -76,16 +76,16 @@ def unsolvable(
     selector: CandidateSelector,
     constraints: Mapping[str, SpecifierSet],
 ) -> Conflict:
-    """The conflict behind a failed solve: between the machine and the torch family, else among the packages.
+    """The conflict behind a failed solve: between the machine and the torch family, otherwise among the packages.
 
     Args:
         failure: What the solver found.
         needs: What it was given.
         solve: Solves a part of the needs, or changed ones.
-        limits: What the request asks of the torch family.
+        limits: The requirements of the request on the torch family.
         family: The torch family on the machines.
         selector: The other packages.
-        constraints: What must hold of packages, whoever brings them in.
+        constraints: Constraints on packages, whichever package requires them.
     """
     # Only an impossible plan asks for a reason.
     from envsolve.advice.conflicts import conflict_report, explain
@@ -115,7 +115,7 @@ def unsolvable(
 
 
 def _stood_in(needs: Sequence[Need], family: Family, trials: Trials) -> Iterator[Fix]:
-    """Packages to ask for in place of requested ones that are not published for the machines."""
+    """Alternatives to requested packages that are not published for the machines."""
     from envsolve.advice.conflicts import for_these
 
     for need in needs:
@@ -142,7 +142,7 @@ _MOST_PYTHONS = 3
 
 
 def with_proved_pythons(conflict: Conflict, fits: Callable[[str], bool | None], order: Sequence[str]) -> Conflict:
-    """The conflict with those of the Pythons that it proposes with which the whole request has an answer.
+    """The conflict, proposing only Pythons with which the whole request can be solved.
 
     Args:
         conflict: The reason of a refusal.

@@ -37,7 +37,7 @@ class Trials:
         self.core: tuple[Sequence[Need], Sequence[Cause]] = needs, causes
 
     def tried(self, needs: Sequence[Need]) -> Solution | UnsolvableError | None:
-        """The answer or why it fails, or None: an index failed, or there was too little time."""
+        """The solution or the failure; None if an index failed or time ran out."""
         if self._budget.is_spent:
             return None
         each = Budget(*_EACH)
@@ -82,7 +82,7 @@ class Trials:
 
 
 def _smallest(kept: Sequence[Need], needs: Sequence[Need], trials: Trials, *, changed: bool) -> list[Need]:
-    """QuickXplain: the part of needs that has no answer beside what is kept, none of which can be left out."""
+    """QuickXplain: the smallest part of the requirements that has no solution together with those that are kept."""
     if changed and trials.refutes([*kept]):
         return []
     if len(needs) == 1:
@@ -95,11 +95,12 @@ def _smallest(kept: Sequence[Need], needs: Sequence[Need], trials: Trials, *, ch
 def relaxations(
     needs: Sequence[Need], first: Sequence[Collection[str]], family: Family, trials: Trials
 ) -> Iterator[Fix]:
-    """Requirements to relax, each set of them solved together with all that the request asks for beside it.
+    """Sets of requirements to relax, each solved together with the rest of the request.
 
     Args:
         needs: The request.
-        first: Names of requirements to relax, set by set. Others that prove to go with a set are relaxed with it.
+        first: Names of requirements to relax, set by set. Others that prove to are compatible with a set are relaxed
+        with it.
         family: The torch family on the machines.
         trials: Solves.
     """
@@ -125,7 +126,7 @@ def relaxations(
 
 
 def proved_siblings(fixes: Iterable[Fix], needs: Sequence[Need], trials: Trials) -> Iterator[Fix]:
-    """Fixes, less those that name another package which is known not to fit the rest of the request."""
+    """Fixes without those that name another package known to conflict with the rest of the request."""
     for fix in fixes:
         name, sibling = fix.replaces or ("", "")
         if not sibling:
@@ -160,7 +161,7 @@ def without_one(needs: Sequence[Need], core: Sequence[Need], trials: Trials) -> 
 
 
 def without_parents(causes: Sequence[Cause], needs: Sequence[Need]) -> Iterator[Fix]:
-    """To do without what needs the impossible, or to look for one that does not."""
+    """The change that leaves out the package with the impossible requirement, or requests another version of it."""
     limited = {_name(need): need.requirement.specifier for need in needs if need.requirement.specifier}
     for cause in causes:
         if isinstance(cause.parent, Candidate):

@@ -1,4 +1,4 @@
-"""Which torch runs on given machines instead of the one at hand: one ranking for every command.
+"""Which torch runs on given machines instead of the installed one: one ranking for every command.
 
 ``plan`` tries torch builds in the order of :meth:`envsolve.solve.family.Family.options`, and conda builds in that of
 :func:`envsolve.rules.conda.tiers`. Everything that proposes a torch takes it from here, in the same order.
@@ -49,7 +49,7 @@ class Installed(msgspec.Struct, frozen=True):
     also: tuple[str, ...] = ()
 
     def has(self, build: Build) -> bool:
-        """Whether a build is the torch at hand."""
+        """Whether a build is the installed torch."""
         return self.torch is not None and (self.torch, self.variant) == (build.version, build.variant)
 
 
@@ -59,7 +59,7 @@ class Installed(msgspec.Struct, frozen=True):
 def replacements(
     family: Family, installed: Installed, variants: Sequence[str] | None = None
 ) -> tuple[tuple[Option, ...], ...]:
-    """Torch builds that run on the machines, each followed by the companions that go with it.
+    """Torch builds that run on the machines, each followed by the companions that are compatible with it.
 
     Args:
         family: The torch family on the machines and the environment's Python.
@@ -76,7 +76,7 @@ def replacements(
 def _first(
     family: Family, asked: Mapping[str, SpecifierSet], installed: Installed, variants: Sequence[str] | None
 ) -> tuple[Option, ...] | None:
-    """The best pairing: companions keep their versions, else move too, else only the close ones come along."""
+    """The best pairing. Companions keep their versions if possible; otherwise the close ones change too."""
     versions = installed.versions
     bound = [name for name in versions if family.follows_torch(name)]
     exact = {name: SpecifierSet(f"=={versions[name]}") for name in bound}
@@ -110,7 +110,7 @@ def preference(family: Family, package: str) -> Callable[[str, str], int]:
 
 
 def with_another_python(family: Family, pythons: Sequence[str]) -> Iterator[tuple[str, Option, Family]]:
-    """Each of some Pythons for which a torch for these machines is published, with the best one."""
+    """The Pythons for which a torch for these machines is published, each with the best torch."""
     for python in pythons:
         there = replace(family, python=python)
         best = next((option for option in there.options("torch") if may_run(option)), None)
@@ -129,9 +129,9 @@ def on_named_index(option: Option, family: Family) -> Option:
 
 
 def install_command(options: Sequence[Option], indexes: Mapping[str, IndexPlace], installer: str = "pip") -> str:
-    """One line that installs options.
+    """The one-line command that installs options.
 
-    Versions have their local part, since an installer takes ``2.8.0+cu118`` as a match for ``==2.8.0``. One command has
+    Versions have their local part, since an installer uses ``2.8.0+cu118`` as a match for ``==2.8.0``. One command has
     all of them: a second one that reinstalls a package with what it requires would fetch torch from the default index.
     """
     names = " ".join(f"{o.build.package}=={o.build.version}{o.build.local}" for o in options)
@@ -150,7 +150,7 @@ def ready_wheel(package: str, torch: Build, family: Family) -> tuple[Build, str]
 
     Args:
         package: Name of the extension.
-        torch: The torch that it must go with.
+        torch: The torch that it must are compatible with.
         family: What is published, and the machines, with the Python.
     """
     # Its modules reach those of HTTP, which take 0.2 s to import.
@@ -173,7 +173,7 @@ def ready_wheel(package: str, torch: Build, family: Family) -> tuple[Build, str]
 
 
 def wheel_torches(package: str, family: Family) -> tuple[str, ...]:
-    """The torch minors for which an extension has ready wheels that serve the machines, oldest first."""
+    """The torch minors for which an extension has ready wheels that fits the machines, oldest first."""
     from envsolve.solve.candidate_selector import torches_served
 
     return torches_served(package, family)
@@ -252,7 +252,7 @@ def _why_not(variant: str, family: Family) -> str:
 def about_environments(
     declared: Sequence[tuple[Marker, str]], machines: Sequence[Environment]
 ) -> Iterator[PlanWarning]:
-    """Machines for which the tool of a project does not lock, whatever the plan holds for them."""
+    """Machines for which the project's tool does not lock, whatever the plan has for them."""
     for environment in machines if declared else ():
         if not any(environment.wants(marker) for marker, _ in declared):
             text = f"{declared[0][1]}: no marker there matches {environment.system}, so its tool does not lock for it"

@@ -1,4 +1,4 @@
-"""ELF files as the dynamic loader sees them: headers, needed libraries, and the symbols they take and give.
+"""ELF files as the dynamic loader sees them: headers, needed libraries, and the symbols that they import and export.
 
 Layout: System V gABI, and for DT_GNU_HASH and symbol versions glibc's (``elf/dl-lookup.c``); 64-bit little-endian, the
 only class and byte order that CUDA supports.
@@ -97,7 +97,7 @@ def read_elf(file: IO[bytes], name: str) -> Elf:
 
 
 def dynamic_strings(file: IO[bytes], name: str) -> bytes:
-    """The names that the loader sees, NUL-separated: of libraries, and of the symbols taken and given.
+    """The names that the loader sees, NUL-separated: of libraries, and of imported and exported symbols.
 
     Args:
         file: Seekable.
@@ -156,7 +156,7 @@ def _string(file: IO[bytes], offset: int, name: str) -> str:
 
 
 def read_at(file: IO[bytes], offset: int, count: int, name: str) -> bytes:
-    """Exactly so many bytes of a library.
+    """Exactly ``size`` bytes of a library.
 
     Raises:
         UsageError: It ends before.
@@ -176,7 +176,7 @@ def _read(file: IO[bytes], offset: int, count: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A symbol that a library takes from another.
+    """A symbol that a library imports from another.
 
     Attributes:
         version: ``GLIBC_2.34``; None if it asks for none.
@@ -221,7 +221,7 @@ class Symbols:
         self._tags = self._headers.tags
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._data.close() if isinstance(self._data, mmap.mmap) else None
 
     def taken(self) -> Iterator[Taken]:
@@ -236,9 +236,9 @@ class Symbols:
             raise UsageError(f"{self._name} is damaged: {error}") from error
 
     def gives(self, wanted: Taken) -> bool:
-        """Whether it has a symbol, in the version that is wanted.
+        """Whether it exports a symbol in the given version.
 
-        A library without versions gives a symbol in any; who asks for no version takes any.
+        A library without versions matches any required version, and a requirement without a version matches any.
 
         Raises:
             UsageError: A table is damaged.
@@ -287,7 +287,7 @@ class Symbols:
             yield Taken(self._text(name), version, source)
 
     def _first_given(self) -> int:
-        """The number of the first symbol that may be given: with DT_GNU_HASH all that are taken come before it."""
+        """The number of the first exported symbol: with DT_GNU_HASH all imported ones come before it."""
         if self._hashes is not None:
             buckets, first, *_, start = self._hashes
             if any(struct.unpack_from(f"<{buckets}I", self._data, start)):
@@ -311,7 +311,7 @@ class Symbols:
         return min((min(ends, default=start) - start) // _SYMBOL.size, _MOST_SYMBOLS)
 
     def _found(self, name: bytes) -> Iterator[int]:
-        """The numbers of the symbols of that name that are given."""
+        """The numbers of the exported symbols of that name."""
         if self._symbols is None:
             return
         if self._hashes is None:
@@ -349,7 +349,7 @@ class Symbols:
 
     @cached_property
     def _old_table(self) -> Mapping[bytes, list[int]]:
-        """Every symbol that is given, of a library that has no DT_GNU_HASH."""
+        """Every exported symbol of a library without DT_GNU_HASH."""
         found: dict[bytes, list[int]] = {}
         for index in range(1, self._count()):
             name, _, section = self._symbol(index)
@@ -365,7 +365,7 @@ class Symbols:
 
     @cached_property
     def _needed_versions(self) -> Mapping[int, tuple[bytes, bytes]]:
-        """The library and the version behind each number of a version that is needed."""
+        """The library and the version behind each number of a required version."""
         found: dict[int, tuple[bytes, bytes]] = {}
         position = self._at(_VERNEED)
         for _ in range(self._tags.get(_VERNEEDNUM, 0) if position else 0):
@@ -385,7 +385,7 @@ class Symbols:
 
     @cached_property
     def _given_versions(self) -> Mapping[int, bytes]:
-        """The version behind each number of a version that is given; the first is the library's own name."""
+        """The version behind each number of an exported version; the first is the library's own name."""
         found: dict[int, bytes] = {}
         position = self._at(_VERDEF)
         for _ in range(self._tags.get(_VERDEFNUM, 0) if position else 0):

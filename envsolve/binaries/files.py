@@ -76,7 +76,7 @@ class WheelFile:
         return self._zip.getinfo(path).compress_size
 
     def open(self, path: str) -> IO[bytes]:
-        """A decompressed copy: in memory when small, else in a temporary file; bounded memory either way."""
+        """A decompressed copy: in memory when small, otherwise in a temporary file; bounded memory either way."""
         try:
             info = self._zip.getinfo(path)
         except KeyError:
@@ -115,7 +115,7 @@ class FolderFiles:
     """Files under a directory: all of them, or those of one installed distribution.
 
     Args:
-        folder: Root of the paths.
+        directory: Root of the paths.
         name: For messages.
         only: Paths to show; None for every file.
     """

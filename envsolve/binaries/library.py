@@ -85,7 +85,7 @@ class Extension:
 
 
 def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | None:
-    """Read the libraries whose path matches wholly, as one; None if no path does.
+    """Read the libraries whose whole path matches, as one; None if none does.
 
     Raises:
         UsageError: A library is damaged.
@@ -124,7 +124,7 @@ def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | Non
 
 
 def common_code(lists: Mapping[tuple[str, ...], int]) -> tuple[str, ...]:
-    """The arch list behind most of the code: by the number of fat binaries that have it, times its length.
+    """The arch list of most of the code: the highest product of its length and the number of fat binaries with it.
 
     Fat binaries for one generation may outnumber the others (in onnxruntime-gpu 1.31 those for ``sm_90a`` do), and each
     holds one piece of code. Empty if the library has none.
@@ -174,7 +174,7 @@ def read_library(file: IO[bytes], name: str) -> Library:
 def _linkage(file: IO[bytes], name: str) -> tuple[str | None, tuple[str, ...], bool | None, bool | None]:
     """The machine, NVIDIA libraries needed, C++11 ABI, and whether only torch's stable ABI is used.
 
-    Nothing is known of a file that is neither ELF nor PE.
+    Nothing is known about a file that is neither ELF nor PE.
     """
     file.seek(0)
     start = file.read(len(elf.SUPPORTED))
@@ -203,7 +203,7 @@ def cxx11_abi(symbols: bytes) -> bool | None:
 
 
 def stable_abi(file: IO[bytes], name: str, symbols: bytes) -> bool | None:
-    """Whether a library uses torch only through its stable ABI, so that one build goes with later torches too.
+    """Whether a library uses torch only through its stable ABI, so that one build is compatible with later torches too.
 
     Args:
         file: The library.
@@ -271,7 +271,7 @@ def _major_in(file: IO[bytes], name: str) -> int | None:
 
 
 def major_in_dll(file: IO[bytes], name: str) -> int | None:
-    """The CUDA major of a Windows library: of the DLLs that it imports, else of the one runtime that it names anywhere.
+    """The CUDA major of a Windows library: from the DLLs that it imports, or the only runtime named in it.
 
     A library with the runtime linked in imports only cuBLAS, or nothing.
 
@@ -301,7 +301,7 @@ def major_in_dll(file: IO[bytes], name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Pe:
-    """The machine (``x86_64``, ``aarch64``, else ``pe-machine-N``), and the DLLs it imports, at once or when called."""
+    """The machine (``x86_64``, ``aarch64``, ``pe-machine-N``), and the DLLs that it imports, delayed ones included."""
 
     machine: str
     needed: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Measuring artefacts: what CUDA code, tools and dependencies a published or installed file really carries.
+"""Measuring artefacts: the CUDA code, tools and dependencies in a published or installed file.
 
 Nothing here imports what it measures or needs a GPU. Of a wheel only the metadata and the files that hold the answer
 are read, through any seekable file, so that one on a server costs few requests.
@@ -262,7 +262,7 @@ def measure_environment(folder: Path, *, every: bool = False) -> Measurement:
     """Every installed distribution that carries CUDA code, needs NVIDIA libraries, or is torch itself.
 
     Args:
-        folder: A ``site-packages`` directory, or the prefix (environment) that holds one.
+        directory: A ``site-packages`` directory, or the prefix (environment) that holds one.
         every: As for :func:`measure_package`.
 
     Raises:
@@ -310,7 +310,7 @@ _ENVIRONMENTS = {
 
 
 def pinned(requires: Iterable[str], library: str, platform: str) -> str | None:
-    """The version of a library that Requires-Dist lines pin on a platform, without what only its wheel counts.
+    """The version of a library that Requires-Dist lines pin on a platform, without the build number of its wheel.
 
     Args:
         requires: Requires-Dist lines.
@@ -318,7 +318,7 @@ def pinned(requires: Iterable[str], library: str, platform: str) -> str | None:
         platform: Platform part of the build's file name, ``manylinux_2_28_x86_64``.
 
     Returns:
-        The first three parts, ``9.1.0`` for ``nvidia-cudnn-cu12==9.1.0.70``: what the library says of itself.
+        The first three parts, ``9.1.0`` for ``nvidia-cudnn-cu12==9.1.0.70``: what the library reports about itself.
     """
     name = re.compile(rf"nvidia-{library}-cu\d+")
     machine = (

@@ -56,7 +56,7 @@ class Assembler:
         version: Full version, ``12.8.93``.
         ptx_isa: Highest PTX version it reads, ``8.7``; None if it could not be run.
         archs: GPU names it accepts, ``sm_90a``.
-        ran: True if the program itself was asked, False if its strings were read.
+        ran: True if the program was run, False if its strings were read.
     """
 
     file: str
@@ -104,7 +104,7 @@ class Measurement:
 
     @property
     def carries_cuda(self) -> bool:
-        """Whether anything in it has to do with CUDA, or it is torch itself."""
+        """Whether anything in it uses CUDA, or it is torch itself."""
         return (
             self.arch_flags is not None
             or any((self.assemblers, self.parts, self.tools))

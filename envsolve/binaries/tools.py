@@ -1,6 +1,6 @@
 """Measure a ``ptxas`` program: its CUDA release, the GPUs it knows, the newest PTX it reads.
 
-The program is asked (``--version``, ``--help``, and a PTX from the future that it must refuse, naming its own version).
+The program is run (``--version``, ``--help``, and a PTX from the future that it must refuse, naming its own version).
 If this host cannot run it, its strings give all but the PTX version.
 """
 
@@ -34,7 +34,7 @@ def is_ptxas(name: str) -> bool:
 
 
 def read_ptxas(file: IO[bytes], name: str) -> Assembler:
-    """Ask the program where this host can run it, else read its strings.
+    """Ask the program where this host can run it, otherwise read its strings.
 
     Args:
         file: The program, from its start.
@@ -70,7 +70,7 @@ def _newest_isa(program: Path, archs: Sequence[str]) -> str | None:
 
 
 def _run(command: Sequence[str]) -> bytes:
-    """Return the output of the command, or nothing if it cannot run; old ptxas exit with a crash after refusing."""
+    """Return the output of the command, or nothing if it cannot run; an old ptxas crashes after it refuses."""
     try:
         ended = capture(command, {}, limit=_TIMEOUT_S)
     except OSError:
@@ -152,7 +152,7 @@ def read_extension_needs(wheel: Artefact) -> ExtensionNeeds:
 
 
 def _gcc_below(module: str) -> dict[str, int]:
-    """The first gcc major that is refused, by CUDA version; a bound within a major excludes the rest of it only."""
+    """The first gcc major that is refused, by CUDA version; a limit within a major excludes only its rest."""
     table = module.partition("CUDA_GCC_VERSIONS")[2].partition("CUDA_CLANG_VERSIONS")[0]
     return {cuda: int(major) + (minor != "0") for cuda, major, minor in _BOUND.findall(table)}
 

@@ -112,7 +112,7 @@ class Matrix:
 
     @classmethod
     def of(cls, found: BuildList, *, every: bool, unknown: str = _LEGEND["?"]) -> Matrix:
-        """Make the table of a list.
+        """Make the table from a list of builds.
 
         Args:
             found: The verdicts.
@@ -145,7 +145,7 @@ class Matrix:
 
 
 def _cells(found: BuildList, release_of: Callable[[BuildLine], Release]) -> dict[tuple[str, Release, str], str]:
-    """The verdict of each GPU, release and variant, marked if ``plan`` takes it."""
+    """The verdict of each GPU, release and variant, marked if ``plan`` would choose it."""
     lines: dict[tuple[str, Release, str], list[BuildLine]] = {}
     for line in found.builds:
         lines.setdefault((line.gpu or "", release_of(line), line.variant), []).append(line)
@@ -261,7 +261,7 @@ def _markdown(matrix: Matrix) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text as Markdown that is nothing but text: a GPU's name comes from a profile, which anybody may have written."""
+    """Text escaped for Markdown: a GPU's name comes from a profile that anybody may have written."""
     return _MARKUP.sub(r"\\\g<0>", text)
 
 
@@ -276,7 +276,7 @@ def _csv(matrix: Matrix) -> str:
 
 
 def _cell_text(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """A cell that no spreadsheet interprets as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 

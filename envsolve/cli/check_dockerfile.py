@@ -1,4 +1,4 @@
-"""``envsolve check-dockerfile``: what in a Dockerfile does not work on the machines that it is meant for."""
+"""``envsolve check-dockerfile``: what in a Dockerfile does not work on the target machines."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def command(
     machines: Machines = Machines(),
     context: Annotated[
         Path | None,
-        path("--context", metavar="DIR", help="The directory that it is built from (default: that of the file)."),
+        path("--context", metavar="DIR", help="The build context (default: the directory of the Dockerfile)."),
     ] = None,
     form: Form = None,
     output: OutputFile = None,
 ) -> None:
-    """Check a Dockerfile for the machines it is meant for.
+    """Check if a Dockerfile works on target machines.
 
     Checks its images, the torch builds that it installs and the code that it compiles. Nothing is run or downloaded.
     Exit code 4 if something will fail.

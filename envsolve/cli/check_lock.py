@@ -1,4 +1,4 @@
-"""``envsolve check-lock``: what the locks of a project do on the machines that they are meant for."""
+"""``envsolve check-lock``: how the locks of a project work on the target machines."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ _FAILS = 4
 def command(
     locks: Annotated[list[Path], path_argument(metavar="LOCK...", help="uv.lock, poetry.lock, pylock.toml, ...")],
     machines: Machines = Machines(),
-    extra: Annotated[list[str] | None, option("--extra", metavar="NAME", help="An extra that is installed.")] = None,
-    group: Annotated[list[str] | None, option("--group", metavar="NAME", help="A group that is installed.")] = None,
+    extra: Annotated[
+        list[str] | None, option("--extra", metavar="NAME", help="Check the lock with this extra.")
+    ] = None,
+    group: Annotated[
+        list[str] | None, option("--group", metavar="NAME", help="Check the lock with this group.")
+    ] = None,
     environment: Annotated[
-        list[str] | None, option("--environment", metavar="NAME", help="An environment of a pixi.lock.")
+        list[str] | None, option("--environment", metavar="NAME", help="Check this environment of a pixi.lock.")
     ] = None,
     python: PythonVersion = None,
     form: Annotated[
@@ -28,7 +32,7 @@ def command(
     ] = None,
     output: OutputFile = None,
 ) -> None:
-    """Check a lock file for the machines it is meant for.
+    """Check if a lock file works on target machines.
 
     Reads uv.lock, poetry.lock, pdm.lock, pixi.lock, conda-lock.yml, pylock.toml and requirements with hashes. Nothing
     is run or downloaded. Exit code 4 if a lock does not run, or is incomplete, on a machine.

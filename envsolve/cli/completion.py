@@ -42,7 +42,7 @@ def install(name: Shell = None, shell: ShellOption = None) -> None:
         done, path = completion.install(name or shell, **_NAMES)
     except typer.Exit:
         hint = f"name it: envsolve completion install bash (or {', '.join(_SHELLS[1:])})"
-        raise UsageError("the shell that runs this is not known", hint=hint) from None
+        raise UsageError("the shell in use was not recognized", hint=hint) from None
     if done == "zsh":
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(_FIRST_TAB)
@@ -56,7 +56,7 @@ def show(name: Shell = None, shell: ShellOption = None) -> None:
     wanted = name or shell
     if wanted is None:
         hint = f"name it: envsolve completion show bash (or {', '.join(_SHELLS[1:])})"
-        raise UsageError("no shell is named", hint=hint)
+        raise UsageError("no shell was given", hint=hint)
     script = get_completion_script(shell=wanted, **_NAMES)
     deliver(script + _FIRST_TAB if wanted == "zsh" else script, None)
 

@@ -1,4 +1,4 @@
-"""``envsolve config``: the settings of ``plan`` and ``install`` that hold here, and where each comes from.
+"""``envsolve config``: the current settings of ``plan`` and ``install``, and where each comes from.
 
 In this order, the first that says something wins: the command line, ``ENVSOLVE_*`` variables, ``[tool.envsolve]`` of
 the nearest ``pyproject.toml``, the user's ``config.toml``.
@@ -87,7 +87,7 @@ def defaults(words: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def settings() -> dict[str, Setting]:
-    """Return every setting that is made, the strongest origin first.
+    """Return every setting that was made, the strongest origin first.
 
     Raises:
         UsageError: As :func:`defaults`.

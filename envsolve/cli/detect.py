@@ -1,4 +1,4 @@
-"""``envsolve detect``: what this machine is."""
+"""``envsolve detect``: the hardware, driver and software of this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def command(
     ] = None,
     output: Annotated[Path | None, path("-o", metavar="FILE", help="Save the machine to FILE, as JSON.")] = None,
 ) -> None:
-    """Show what this machine is.
+    """Show this machine's GPUs, driver and Pythons.
 
     Reads its driver, GPUs, platform, toolkits, compilers, Pythons and installers.
     """

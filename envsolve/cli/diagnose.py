@@ -37,14 +37,16 @@ def command(
     ] = None,
     prefix: Annotated[Path | None, path("--prefix", metavar="DIR", help="An environment on this computer.")] = None,
     python: Annotated[
-        Path | None, path("--python", metavar="EXE", help="Its interpreter, instead of --prefix.")
+        Path | None, path("--python", metavar="EXE", help="The environment's interpreter, instead of --prefix.")
     ] = None,
     run: Annotated[
         bool, option("--run", help="Also try torch, the GPU and Triton in its own interpreter, on this machine.")
     ] = False,
-    time_limit: Annotated[float, option("--time-limit", metavar="SECONDS", help="For each step of --run.")] = 60.0,
+    time_limit: Annotated[
+        float, option("--time-limit", metavar="SECONDS", help="Time limit for each step of --run.")
+    ] = 60.0,
     fix: Annotated[bool, option("--fix", help="Show the smallest fix, and apply it after confirmation.")] = False,
-    sure: Annotated[bool, option("--yes", "-y", help="Apply it without asking.")] = False,
+    sure: Annotated[bool, option("--yes", "-y", help="Apply the fix without asking.")] = False,
     restore: Annotated[
         bool, option("--restore", help="Put back the packages that were installed before the last --fix.")
     ] = False,
@@ -101,11 +103,22 @@ def _own(text: str, name: str, other_place: object) -> Path | None:
         other = error.message
     if other is not None:
         remark(f"not using the environment {prefix} and this machine to explain {name}: {other}")
-        remark(f"if the text is from that environment, add: --prefix {shlex.quote(str(prefix))}")
+        meant = _named_prefix(text) or prefix
+        remark(f"if the text is from {meant} on this machine, add: --prefix {shlex.quote(str(meant))}")
         return None
     remark(f"using the environment {prefix} and this machine to explain {name}, since it names no other")
     remark("if the text is from another machine, name that one: --target 'GPU, driver VERSION'")
     return prefix
+
+
+def _named_prefix(text: str) -> Path | None:
+    """The environment on this machine whose files a text names; None if there is none, or several."""
+    from envsolve.diagnose.environment import SITE_PACKAGES
+    from envsolve.environment.layout import is_environment
+
+    places = [Path(place) for place in SITE_PACKAGES.findall(text)]
+    found = {place.parents[2] for place in places if len(place.parts) > 3 and is_environment(place.parents[2])}
+    return found.pop() if len(found) == 1 else None
 
 
 def _diagnose(
@@ -170,7 +183,7 @@ def read_text(name: str) -> str:
     except LimitError as error:
         raise UsageError(str(error), hint="give the part with the error: the last few thousand lines") from error
     if size > LOG_BYTES:
-        remark(f"of the {size // MIB} MiB, the first and the last {LOG_BYTES // 2 // MIB} MiB are read")
+        remark(f"the text has {size // MIB} MiB: only the first and the last {LOG_BYTES // 2 // MIB} MiB are read")
     return text
 
 
@@ -216,7 +229,7 @@ def _fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None
     """Show the smallest fix of an environment, ask, apply it, and print the result.
 
     Raises:
-        UsageError: Nobody can be asked.
+        UsageError: There is no terminal to ask on.
         VerificationError: Something is still wrong.
     """
     found = envsolve.find_fix(prefix, machines)
@@ -246,7 +259,7 @@ def _restore(prefix: Path, sure: bool) -> None:
             confirm()
 
     names = envsolve.restore(prefix, confirm=shown, progress=_verbosely)
-    deliver_text(f"As before: {', '.join(names)}" if names else "The environment is as it was then.", None)
+    deliver_text(f"As before: {', '.join(names)}" if names else "The environment is restored.", None)
 
 
 def _shown(found: Fix) -> str:

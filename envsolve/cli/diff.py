@@ -1,4 +1,4 @@
-"""``envsolve diff``: what two locks or plans differ in."""
+"""``envsolve diff``: the differences between two locks or plans."""
 
 from __future__ import annotations
 

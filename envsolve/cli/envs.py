@@ -31,7 +31,7 @@ def command(
         raise UsageError(f"{absent} is not a directory", hint="name a directory that contains environments")
     given = machines.named_or_host()
     if len(given) > 1:
-        raise UsageError("the environments are judged on one machine", hint="give one --machine")
+        raise UsageError("only one machine can be given", hint="give one --machine")
     found = envsolve.envs(directories or [Path()], given[0])
     deliver_as(form, found, lambda: envsolve.describe(found), output)
     if form_of(form, output) == "text":

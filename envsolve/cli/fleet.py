@@ -39,7 +39,7 @@ class Reach(NamedTuple):
         option(
             "--nodes",
             metavar="SET",
-            help="Only these nodes: 'gpu[01-64]'. With --from, the nodes that should be there.",
+            help="Only these nodes: 'gpu[01-64]'. With --from: the expected nodes.",
         ),
     ] = None
     ssh: Annotated[
@@ -49,14 +49,20 @@ class Reach(NamedTuple):
         str, option("--worker", metavar="NAME", help="ClusterShell's worker: ssh, rsh, or exec (on this computer).")
     ] = "ssh"
     ssh_options: Annotated[
-        str | None, option("--ssh-options", metavar="WORDS", help="More options of ssh: '-p 2222 -l admin'.")
+        str | None, option("--ssh-options", metavar="WORDS", help="Additional ssh options: '-p 2222 -l admin'.")
     ] = None
-    fanout: Annotated[int, option("--fanout", metavar="N", help="ClusterShell's connections at a time.")] = 64
+    fanout: Annotated[
+        int, option("--fanout", metavar="N", help="Maximum number of nodes to contact at the same time.")
+    ] = 64
     time_limit: Annotated[
-        float | None, option("--time-limit", metavar="SECONDS", help="For each node (default: probe 120, verify 1200).")
+        float | None,
+        option("--time-limit", metavar="SECONDS", help="Time limit for each node (default: probe 120, verify 1200)."),
     ] = None
     wait: Annotated[
-        float, option("--wait", metavar="SECONDS", help="For all nodes of Slurm, waiting in the queue included.")
+        float,
+        option(
+            "--wait", metavar="SECONDS", help="Time limit for all Slurm jobs together, including time in the queue."
+        ),
     ] = 1800.0
 
     def engine(self, *, time_limit: float = 120.0, whole: bool = False) -> Engine | None:
@@ -73,7 +79,9 @@ class Reach(NamedTuple):
             return None
         limit = time_limit if self.time_limit is None else self.time_limit
         if min(self.fanout, limit, self.wait) <= 0:
-            raise UsageError("--fanout, --time-limit and --wait are above 0", hint="leave them out for the defaults")
+            raise UsageError(
+                "--fanout, --time-limit and --wait must be above 0", hint="leave them out for the defaults"
+            )
         options = Options(
             nodes=self.nodes if self.slurm else self.ssh,
             partition=self.partition,
@@ -116,7 +124,7 @@ def probe(
     form: Form = None,
     output: OutputFile = None,
 ) -> None:
-    """Collect what every node is.
+    """Collect the hardware and driver of every node.
 
     Nothing needs to be installed on the nodes. Nodes that do not answer are listed with the reason. Exit code 4 if no
     node answers.
@@ -158,7 +166,7 @@ def _of(fleet: Path) -> str:
 
 
 def _next(words: str, note: str) -> None:
-    """Name the command that follows, beside the result."""
+    """Name the next command after the result."""
     remark(f"Next      envsolve {words}  ({note})")
 
 
@@ -249,7 +257,7 @@ def verify(
         bool, option("--compile-only", help="Only compile, for the GPUs of each node; needs no GPU.")
     ] = False,
     quick: Annotated[bool, option("--quick", help="Run only the fastest and most useful checks.")] = False,
-    again: Annotated[bool, option("--again", help="Also run on nodes that have passed.")] = False,
+    again: Annotated[bool, option("--again", help="Also run on nodes that have already passed.")] = False,
     reports: Annotated[
         bool, option("--reports", help="Run nothing: judge the reports in the fleet's directory (see emit kubernetes).")
     ] = False,

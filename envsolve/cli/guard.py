@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,7 @@ def command(
         remark(describe(found, text_width(sys.stderr)))
         if found.refused and not force:
             raise RefusedError("not run, because it would harm torch", hint="use one of the ways above, or --force")
+        remark(f"running: {shlex.join(words)}")
     _run(words)
 
 
@@ -108,7 +110,7 @@ def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | Non
 
 
 def _run(words: list[str]) -> NoReturn:
-    """Become the command."""
+    """Replace this process with the command."""
     phase("")
     sys.stdout.flush()
     if sys.platform == "win32":  # which has no exec that keeps the terminal

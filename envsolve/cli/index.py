@@ -1,4 +1,4 @@
-"""``envsolve index``: the facts, and what artefacts really carry."""
+"""``envsolve index``: the facts of the catalogue, and measuring artefacts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def check(
     if found.disagreements:
         count = len(found.disagreements)
         raise VerificationError(
-            f"{count} fact{' is' if count == 1 else 's are'} not what is published",
+            f"{count} fact{' is' if count == 1 else 's are'} not as published",
             hint="the catalogue is wrong there, or the files were replaced: please report it",
         )
 
@@ -83,9 +83,9 @@ def show(
     form: Form = None,
     output: OutputFile = None,
 ) -> None:
-    """Show what is known of something.
+    """Show what is known about something.
 
-    Prints evidence and sources. Without WHAT: how much is known of everything, and how old it is.
+    Prints evidence and sources. Without WHAT: how much is known about everything, and how old it is.
     """
     from envsolve.facts.maintain.lookup import describe_facts
     from envsolve.facts.maintain.summary import describe_summary

@@ -36,12 +36,12 @@ def command(
 ) -> None:
     """Make an environment and verify it.
 
-    Installs requirements, or a lock file, into a directory. An environment that fails its checks is not put in place.
+    Installs requirements, or a lock file, into a directory. If a check fails, nothing is installed.
     """
     manager = asked.manager_for()
     lock = _lock_among(what or [])
     if lock is not None and asked.plans:
-        raise UsageError("a lock file says itself what is installed", hint="leave out the options for planning")
+        raise UsageError("a lock file already determines what is installed", hint="leave out the options for planning")
     source: Path | Plan
     if lock is not None:
         machine, source = envsolve.detect(), lock

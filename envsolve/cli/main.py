@@ -126,7 +126,7 @@ def _failed(error: Exception, as_json: bool) -> int:
             hint = f"plan for another machine: envsolve plan torch {name} ... -o pylock.toml; install the lock there"
     elif isinstance(error, OSError) and error.filename is not None and error.strerror:
         # A full disk, a mode or a name in the way is not a defect of the program.
-        message, hint, code = f"{error.filename}: {error.strerror}", "fix that, or name another place", 1
+        message, hint, code = f"{error.filename}: {error.strerror}", "fix that, or give another path", 1
     else:
         message = f"unexpected failure: {type(error).__name__}: {error}"
         hint, code = (

@@ -1,4 +1,4 @@
-"""Options that several commands share, in groups: the machines, and what a plan is to contain.
+"""Options that several commands share, in groups: the machines, and what a plan should contain.
 
 A group is a ``NamedTuple`` of annotated options. A command that has a parameter of its type takes all of its options.
 """
@@ -115,7 +115,7 @@ class Machines(NamedTuple):
         path(
             "--machine",
             metavar="FILE|DIR",
-            help="A machine saved by `envsolve detect -o`, or a directory of them; repeat for one plan good on all.",
+            help="A machine saved by `envsolve detect -o`, or a directory of them; repeat it for a plan for all.",
         ),
     ] = None
     target: Annotated[
@@ -176,7 +176,7 @@ def _part(option: str, text: str) -> str:
     """Return the part of a target that an option gives.
 
     Raises:
-        UsageError: It says something else of the machine, cannot be read, or is empty: a shell variable was not set.
+        UsageError: It contradicts the machine, cannot be read, or is empty: a shell variable was not set.
     """
     from shlex import quote
 
@@ -201,7 +201,7 @@ def _part(option: str, text: str) -> str:
 
 
 class Asked(NamedTuple):
-    """The options that say what a plan is to contain, and how to choose it."""
+    """The options that say what a plan should contain, and how to choose it."""
 
     requirement: Annotated[
         list[Path] | None,
@@ -303,7 +303,7 @@ class Asked(NamedTuple):
         """Return the package manager: conda also if a format, a file or a channel of conda's says so.
 
         Raises:
-            UsageError: The manager is unknown, or an option of conda's goes with another one.
+            UsageError: The manager is unknown, or an option of conda's is compatible with another one.
         """
         conda_file = next(
             (str(p) for p in self.requirement or () if p.suffix in (".yml", ".yaml") or p.name == "pixi.toml"), None
@@ -326,14 +326,14 @@ class Asked(NamedTuple):
 
     @property
     def plans(self) -> bool:
-        """Whether an option says something that a lock has settled."""
+        """Whether an option sets something that the lock already determines."""
         beside = (self.requirement, self.constraint, self.extra, self.exclude_newer, self.pre, self.index_url)
         indexes = (self.extra_index_url, self.index_strategy, self.find_links, self.no_index)
         return any((*beside, *indexes, self.build_metadata, self.offline, self.channel)) or self.cuda != "auto"
 
 
 def active_environment(message: str, hint: str) -> Path:
-    """Return the environment that is meant if none is named: the activated one, otherwise ``.venv`` in this directory.
+    """Return the environment to use if none is named: the activated one, otherwise ``.venv`` in this directory.
 
     Raises:
         UsageError: No environment was found; with the given message and hint.

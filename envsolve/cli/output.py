@@ -37,7 +37,7 @@ SETTINGS = Settings()
 
 
 def remark(text: str) -> None:
-    """Say something beside the result."""
+    """Print a remark, apart from the result."""
     if not SETTINGS.quiet:
         say(text)
 
@@ -61,7 +61,7 @@ def say(text: str) -> None:
 
 
 def confirm() -> None:
-    """Ask whether to go on, and abort if not.
+    """Ask whether to continue, and abort if not.
 
     Raises:
         UsageError: Confirmation requires a terminal.
@@ -75,7 +75,7 @@ def confirm() -> None:
 
 
 def check_target(target: Path | None, option: str = "-o") -> None:
-    """Refuse a place that cannot be a file, before work is done for it.
+    """Refuse an output path that cannot be a file, before any work is done.
 
     Raises:
         UsageError: It is a directory, or its directory does not exist.
@@ -87,7 +87,7 @@ def check_target(target: Path | None, option: str = "-o") -> None:
 
 
 def check_output(form: str | None, target: Path | None) -> None:
-    """Refuse a place, or a suffix that names no format, before work is done for it.
+    """Refuse an unusable output path or a suffix without a format, before any work is done.
 
     Raises:
         UsageError: As :func:`check_target` and :func:`form_of`.
@@ -97,7 +97,7 @@ def check_output(form: str | None, target: Path | None) -> None:
 
 
 def deliver(text: str, target: Path | None, *, commands: bool = False) -> None:
-    """Print a result, as ``-`` has it, too, or write it whole to a file: a failed write leaves what was there.
+    """Print a result, or write it to a file; a failed write leaves the old file in place.
 
     Args:
         text: The result.

@@ -51,11 +51,15 @@ class Preferred(NamedTuple):
     ] = None
     installed: Annotated[
         Path | None,
-        path("--installed", metavar="FILE", help="Same, from `pip freeze`, `conda list` or JSON."),
+        path(
+            "--installed",
+            metavar="FILE",
+            help="Prefer the versions in a `pip freeze` or the like.",
+        ),
     ] = None
 
     def existing_lock(self, output: Path | None, form: str) -> Path | None:
-        """Return the lock whose versions are preferred: the named one, else the one of ours that is overwritten."""
+        """Return the lock whose versions are preferred: the named one, otherwise the lock that is overwritten."""
         if self.upgrade:
             return None
         if self.lock is None and form == "pylock" and output is not None:
@@ -90,7 +94,7 @@ class Preferred(NamedTuple):
         prefix, installed = self.prefix, self.installed
         if self.prefer == "installed" and prefix is None and installed is None:
             hint = "name the environment: --prefix DIR or --installed FILE"
-            raise UsageError("--prefer installed: no environment is named", hint=hint)
+            raise UsageError("--prefer installed requires an environment", hint=hint)
         if self.prefer == "newest":
             prefix = installed = None
         if lock is None and prefix is None and installed is None:
@@ -155,7 +159,7 @@ def command(
 
     if write is not None:
         if output is not None or builder is not None or what_if is not None:
-            raise UsageError("--write does not go with -o, --for or --what-if", hint="leave these out")
+            raise UsageError("--write cannot be combined with -o, --for or --what-if", hint="leave these out")
         request = asked.request(requirements)
         write_project(write, form, request, machines.named_or_host(), sure=sure)
         return
@@ -265,9 +269,9 @@ def _check_question(form: str, question: str | None, *, conda: bool, several: bo
     if question is None:
         return
     if form not in ("summary", "json"):
-        raise UsageError(f"--what-if compares two plans, --format {form} holds one", hint="formats: summary, json")
+        raise UsageError(f"--what-if gives two plans, and --format {form} holds one", hint="formats: summary, json")
     if several:
-        raise UsageError("--what-if and --allow-groups do not go together", hint="ask for the machines one by one")
+        raise UsageError("--what-if and --allow-groups cannot be combined", hint="ask for the machines one by one")
 
 
 def _check_file(form: str, output: Path | None) -> None:
@@ -305,7 +309,7 @@ def check_place(form: str, output: Path | None) -> None:
     _check_file(form, output)
     if not format_named(form).HOLDS_SEVERAL:
         raise UsageError(
-            f"--allow-groups may give several plans, and --format {form} holds one",
+            f"--allow-groups may give several plans, but --format {form} can hold only one",
             hint="name a directory with -o, which gets a file for each plan",
         )
 
@@ -374,7 +378,7 @@ def _deliver(text: str, form: str, output: Path | None) -> None:
 
 
 def tell(made: Plan) -> None:
-    """Print what a person should know of a plan that is written for a program, or into a file."""
+    """Print the warnings of a plan that is written for a program, or into a file."""
     from envsolve.formats import remarks
 
     for line in remarks(made):
@@ -386,7 +390,7 @@ def tell_kept(made: Plan, kept: Pairs, lock: Path | None) -> None:
     if lock is None or made.status == "impossible":
         return
     same = sum((package.name, package.version) in kept for package in made.packages)
-    remark(f"kept: {same} of {count_of(len(made.packages))} are as in {lock}; --upgrade lets all move")
+    remark(f"kept: {same} of {count_of(len(made.packages))} are as in {lock}; --upgrade allows all to change")
 
 
 def _text(installed: Path) -> str:

@@ -1,4 +1,4 @@
-"""``envsolve update``: a lock made again from what it remembers, with newer releases."""
+"""``envsolve update``: make a lock again from the request that it remembers, with newer releases."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def command(
     ] = False,
     form: Form = None,
 ) -> None:
-    """Move a lock to the newest releases for its machines.
+    """Upgrade a lock to the newest releases for its machines.
 
     The lock remembers its requirements and machines. A lock that nothing newer fits is not touched.
     """

@@ -128,20 +128,20 @@ def _words(found: Report) -> str:
 
 
 def _is_file_to_be(path: Path | None) -> bool:
-    """Whether a file is, or would be, there; to a terminal, a pipe or /dev/null anything may be written, and often."""
+    """Whether two outputs would be the same file; a terminal, a pipe or /dev/null may be used more than once."""
     return path is not None and (is_file(path) or not is_there(path)) and str(path) != "-"
 
 
 def _expect_writable(path: Path | None, name: str) -> None:
-    """Not only when the checks have run: their report would be lost."""
+    """Refuse unwritable outputs before the checks run: afterwards their report would be lost."""
     if path and _is_file_to_be(path) and not os.access(real_path(path).parent, os.W_OK):
         raise UsageError(
-            f"{real_path(path).parent} may not be written to", hint=f"name a file in another directory after {name}"
+            f"{real_path(path).parent} is not writable", hint=f"name a file in another directory after {name}"
         )
 
 
 def _refuse_overwriting(written: Mapping[str, Path | None], read: Mapping[str, Path | None], form: str | None) -> None:
-    """One file for two things; that a report takes the place of the one that it was compared with is usual."""
+    """Refuse one file for two outputs. A report may replace the one that it is compared with."""
     places = {name: real_path(path) for name, path in {**read, **written}.items() if path and _is_file_to_be(path)}
     for one, other in combinations(places, 2):
         rolling = (one, other, form) == ("--compare", "-o", "json")
@@ -150,7 +150,7 @@ def _refuse_overwriting(written: Mapping[str, Path | None], read: Mapping[str, P
 
 
 def _measures(minutes: float | None, *, fast_paths: bool, bench: bool) -> list[Literal["fast-paths", "bench", "soak"]]:
-    """The measures that are asked for."""
+    """The requested measures."""
     asked: tuple[tuple[Literal["fast-paths", "bench", "soak"], bool], ...] = (
         ("fast-paths", fast_paths),
         ("bench", bench),
@@ -162,13 +162,13 @@ def _measures(minutes: float | None, *, fast_paths: bool, bench: bool) -> list[L
 def _refuse_beside_measures(
     measures: Sequence[str], others: object, only: list[str] | None, report: Path | None
 ) -> None:
-    """Options that ask for a measure and for something else.
+    """Refuse options that request a measure and something else.
 
     Raises:
         UsageError: They do.
     """
     if len(measures) > 1:
-        raise UsageError("--fast-paths, --bench and --minutes are separate runs", hint="give one of them")
+        raise UsageError("--fast-paths, --bench and --minutes cannot be combined", hint="give one of them")
     if measures and (others or report or (only and measures != ["fast-paths"])):
         raise UsageError(
             "--fast-paths, --bench and --minutes run no checks",
@@ -204,6 +204,6 @@ def _refuse_at_odds(
             "--compile-only: no GPU to compile for", hint="add --gpu, with a name or --gpu 9.0; it may be repeated"
         )
     if compile_only and hashes:
-        raise UsageError("--hashes belongs to the checks of installed files", hint="leave out --compile-only")
+        raise UsageError("--hashes applies only to the checks of installed files", hint="leave out --compile-only")
     if compile_only and quick:
         raise UsageError("--quick is for checks that run on a GPU", hint="leave out --compile-only")

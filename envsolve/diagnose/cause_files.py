@@ -27,7 +27,7 @@ _COMPILED = DIRECTORY / "_compiled.json"
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Words of an error that propose causes; which of them holds, the facts decide.
+    """Words of an error that suggest causes; the facts decide which of them applies.
 
     A text is read in windows of a line and the two after it, as ASCII (any other character is ``?``), with white space
     collapsed, whatever the case.
@@ -76,7 +76,7 @@ class FixText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Stated(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A role whose words name the cause by themselves, so that no code weighs them.
+    """A role whose words alone prove the cause, so that no code is needed.
 
     Attributes:
         fixes: Names of the fixes, the smallest change first.
@@ -128,7 +128,7 @@ class _OtherErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Files(msgspec.Struct, frozen=True):
-    """The files as they are, by the directories of the causes; their digest, SHA-256, if they were compiled."""
+    """The cause files by directory, and the SHA-256 of those that the compiled file was made from."""
 
     causes: Mapping[str, CauseFile]
     other: _OtherErrors
@@ -151,7 +151,7 @@ class Causes(msgspec.Struct, frozen=True):
 
 @cache
 def causes() -> Causes:
-    """The data of all causes, from the compiled file if it is of the files that are there."""
+    """The data of all causes, from the compiled file if it matches the present files."""
     texts = {path.relative_to(DIRECTORY).as_posix(): path.read_bytes() for path in _paths()}
     try:
         read = msgspec.json.decode(_COMPILED.read_bytes(), type=_Files)
@@ -178,7 +178,7 @@ def code_of(directory: str) -> str:
 
 
 def _paths() -> list[Path]:
-    """In the order in which the build hashes them, too."""
+    """The cause files, in the order in which the build hashes them."""
     return [*sorted(DIRECTORY.glob("*/cause.toml")), DIRECTORY / _OTHER]
 
 

@@ -85,7 +85,7 @@ def fed(log: str, probes: Sequence[Probe]) -> Fed:
 def held_against(
     environment: Environment, probes: Sequence[Probe], answers: Sequence[Finding | RuledOut]
 ) -> list[Finding | RuledOut]:
-    """Faults that only the probes show, before the other answers; what a run has disproved is ruled out."""
+    """Faults that only the probes show come first; causes that a run disproved are ruled out."""
     seen = [*torch_replaced.from_probes(environment, probes), *library_shadowed.from_probes(environment, probes)]
     if not _everything_works(probes):
         return [*seen, *answers]
@@ -231,7 +231,7 @@ def answer(
 
 
 # It begins where a word does and has an end: otherwise it takes the square of a long line.
-_PACKAGES = re.compile(r"(?<![\w.+~/\\:-])[\w.+~/\\:-]{0,400}[/\\](?:site|dist)-packages\b")
+SITE_PACKAGES = re.compile(r"(?<![\w.+~/\\:-])[\w.+~/\\:-]{0,400}[/\\](?:site|dist)-packages\b")
 
 
 def elsewhere(
@@ -245,14 +245,14 @@ def elsewhere(
 
 
 def _other_files(text: str, environment: Environment) -> Iterator[str]:
-    places, own = dict.fromkeys(_PACKAGES.findall(text)), {real_path(Path(site.path)) for site in environment.sites}
+    places, own = dict.fromkeys(SITE_PACKAGES.findall(text)), {real_path(Path(site.path)) for site in environment.sites}
     if places and own.isdisjoint(real_path(Path(place)) for place in places):
         yield f"the text names files in {next(iter(places))}"
 
 
 def _other_versions(report: ReportFacts, environment: Environment, machine: Machine) -> Iterator[str]:
     if environment.torch is None or machine.gpus == ():
-        yield "it has no torch" if environment.torch is None else "this machine has no NVIDIA GPU"
+        yield "that environment has no torch" if environment.torch is None else "this machine has no NVIDIA GPU"
         return
     have, said = _have(environment, machine), {name: seen.value for name, seen in report.installed.items()}
     said |= {"python": report.python.value} if report.python else {}
@@ -362,7 +362,7 @@ def _works(torch: TorchFiles, verdict: Verdict, machine: Machine) -> tuple[Works
 
 
 def _verdict(environment: Environment, torch: TorchFiles, machine: Machine, catalogue: Catalogue) -> Verdict:
-    """The rules' word on the torch as it was read from disk, whatever the catalogue knows of its version."""
+    """The verdict of the rules on the torch that was read from disk, even if the catalogue lacks its version."""
     own = torch_distribution(environment)
     cuda = torch.toolkit
     build = Build(

@@ -1,4 +1,4 @@
-"""Fixes that change the torch at hand, or build an extension again, for what a report says."""
+"""Fixes that change the installed torch, or build an extension again, for what a report says."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def conda_remedies(scene: Scene) -> tuple[Fix, ...]:
 
 def _conda_remedy(option: advice.CondaOption) -> Fix:
     build = option.build
-    text = f"Install conda-forge's pytorch {build.version} for CUDA {build.cuda}: the CUDA build, asked for by name."
+    text = f"Install conda-forge's pytorch {build.version} for CUDA {build.cuda}: the CUDA build, requested by name."
     return Fix(text, option.command)
 
 
@@ -97,7 +97,7 @@ def self_built(scene: Scene) -> bool:
 
 
 def rebuild_torch(scene: Scene) -> Fix:
-    """The command that builds a torch from source again, for the GPUs at hand."""
+    """The command that builds a torch from source again, for the available GPUs."""
     listed = arch_list(scene.gpus)
     gpus = listed.replace(";", " and ") if listed else "the compute capability of each GPU"
     text = (
@@ -124,7 +124,7 @@ def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Fix | None:
 
 
 def _on_cpu(scene: Scene) -> Family:
-    """The family beside a CPU torch, whatever GPUs the machines have."""
+    """The torch family with a CPU torch, whatever GPUs the machines have."""
     return scene.on(gpus=(), accelerators=())
 
 
@@ -141,7 +141,7 @@ def with_another_python(scene: Scene) -> Fix | None:
 
 
 def led_by(words: str, remedy: Fix) -> Fix:
-    """A fix with words before its text: ``Or take a whole build: install torch ...``."""
+    """A fix with a prefix before its text: ``Or take a whole build: install torch ...``."""
     return Fix(f"{words}: {remedy.text[0].lower()}{remedy.text[1:]}", remedy.command)
 
 
@@ -151,7 +151,7 @@ def install_command(scene: Scene, options: Sequence[Option]) -> str:
 
 
 def installer(scene: Scene) -> str:
-    """``uv pip`` if the report shows uv at work, else ``pip``."""
+    """``uv pip`` if the report shows uv at work, otherwise ``pip``."""
     return "uv pip" if scene.mentions("uv pip ", "uv add ", "uv sync", "uv venv") else "pip"
 
 
@@ -181,7 +181,7 @@ def release_for(scene: Scene, package: str, major: int | None = None, torch: str
 
     Args:
         major: CUDA major that it must be built for, if not torch's.
-        torch: The torch that it must go with, if not the one that the report lists.
+        torch: The torch that it must are compatible with, if not the one that the report lists.
     """
     known = scene.torch
     cuda = CudaVersion.parse(known.cuda).major if known and known.cuda else None
@@ -214,7 +214,7 @@ def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
     )
     own = next((chip.own_index for gpu in islands if (chip := known.get(gpu.compute_capability or ""))), None)
     if own and not scene.mentions("jetpack 5", "jetpack version: 5", "jetpack: 5", "r35", "jp5", "jetpack5"):
-        text += " The index below is that of JetPack 6, with Python 3.10."
+        text += " The index below is for JetPack 6 with Python 3.10."
         return (Fix(text, f"python3.10 -m pip install --force-reinstall torch torchvision --index-url {own}"),)
     return (Fix(text),)
 
@@ -280,7 +280,7 @@ _FORCE = Argument("--force-reinstall", "force_reinstall")
 
 
 def _alone(command: Command) -> Command:
-    """The same install for this package only, even if that version is there."""
+    """The same install for this package only, even if that version is already installed."""
     # In its own words: pip's --ignore-installed also installs over what has no list of files.
     given = [one for one in command.arguments if one.meaning == "force_reinstall"]
     again = (*given, Argument("--no-deps", "no_deps")) if given else (_FORCE, Argument("--no-deps", "no_deps"))
@@ -292,7 +292,7 @@ def companions(scene: Scene, asked: Mapping[str, SpecifierSet], *, from_default:
 
     Args:
         scene: With the torch.
-        asked: The releases that are wanted, by name.
+        asked: The requested releases, by name.
         from_default: Keep to the default index if it has all of them.
     """
     torch = scene.torch
@@ -338,7 +338,7 @@ def in_environment(command: str, environment: Environment) -> str:
 
 
 def _addressed(command: Command, variables: Mapping[str, str], environment: Environment) -> Command:
-    """A command on the environment; unchanged if it installs nothing, or names another environment."""
+    """A command that acts on the environment; unchanged if it installs nothing, or names another environment."""
     if command.verb[-1:] not in (("install",), ("uninstall",), ("remove",)) or "VIRTUAL_ENV" in variables:
         return command
     prefix = shlex.quote(environment.prefix)

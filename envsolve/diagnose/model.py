@@ -97,7 +97,7 @@ class Diagnosis:
         confidence: 0 to 1: how often a diagnosis like this one was right on the known cases.
         explanation: At most three sentences that teach what happened.
         evidence: What it is based on, each with its place.
-        remedies: Fixes, the smallest change first.
+        fixes: Fixes, the smallest change first.
     """
 
     cause: str
@@ -186,10 +186,10 @@ _LETTERS = bytes(byte if chr(byte).islower() and byte < 128 else 0x20 for byte i
 
 
 class Vocabulary:
-    """The distinct runs of ASCII letters of a lower-case text."""
+    """The distinct words (runs of ASCII letters) of a lower-case text."""
 
     def __init__(self, lowered: str) -> None:
-        """Gather them; all but ASCII letters separate words."""
+        """Collect the words; everything except ASCII letters separates them."""
         runs = set(lowered.encode("ascii", "replace").translate(_LETTERS).split())
         self._runs = b" ".join(runs).decode("ascii")
 
@@ -265,7 +265,7 @@ def _diagnosis(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 
 def _probe(probe: Probe, width: int) -> Iterator[str]:
-    """How it ended, with the first lines of an error."""
+    """How a probe ended, with the first lines of an error."""
     where = f" [{probe.gpu}]" if probe.gpu else ""
     lines = probe.detail.strip().splitlines() or [""]
     yield from wrapped(f"{probe.name}{where} {probe.outcome}: {lines[0]}", width, "  - ")

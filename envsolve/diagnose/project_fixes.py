@@ -1,4 +1,4 @@
-"""Fixes for projects of uv, Poetry, pixi or conda: what their files must say.
+"""Fixes for projects of uv, Poetry, pixi or conda: the changes to their files.
 
 The next ``uv sync`` (``poetry install``, ``pixi install``, ``conda env update --prune``) puts back what the project
 says, which undoes a command that changes only the environment.
@@ -171,7 +171,7 @@ def _name(word: str) -> str | None:
 
 
 def _lines(command: Command, tool: Tool, scene: Scene) -> Iterator[str]:
-    """The lines of the project file that say the same as an install command."""
+    """The lines of the project file that are equivalent to an install command."""
     words = [word.strip("\"'") for word in command.requirements]
     url, own = _index_of(command), _from_index(command, scene)
     index = f"pytorch-{url.rstrip('/').rpartition('/')[2]}" if url else ""
@@ -230,7 +230,7 @@ def _of_pixi(command: Command, words: Sequence[str], url: str | None, own: Seque
 
 
 def _added(command: Command, tool: Tool) -> Command:
-    """The command of a tool that writes the same into its project."""
+    """The tool's command that makes the same change in its project."""
     if not _is_plain(command) or tool == "conda":
         return command
     url = _index_of(command)

@@ -34,7 +34,7 @@ def next_steps(scene: Scene) -> tuple[Fix, ...]:
 
 def _steps(scene: Scene) -> Iterator[Fix]:
     if scene.torch is None or scene.torch.code is None:
-        yield Fix("Add PyTorch's report of itself and of the machine.", "python -m torch.utils.collect_env")
+        yield Fix("Add the output of PyTorch's collect_env.", "python -m torch.utils.collect_env")
     if scene.driver is None:
         yield Fix("Add the output of nvidia-smi.", "nvidia-smi")
     if not scene.report.installed:

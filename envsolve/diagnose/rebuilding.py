@@ -1,4 +1,4 @@
-"""Compiling an extension again, for the GPUs and the torch at hand, and finding its sources in a report."""
+"""Compiling an extension again, for the GPUs and the installed torch, and finding its sources in a report."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
     else:
         text = f"Build the extension again for {listed.replace(';', ' and ')}, wherever it is built."
     if scene.mentions("dockerfile", "\nrun ", "docker build"):
-        text += " In a Dockerfile, ENV TORCH_CUDA_ARCH_LIST before the RUN line does it."
+        text += " In a Dockerfile, set TORCH_CUDA_ARCH_LIST with ENV before the RUN line."
     by_cmake = not scene.about_torch and scene.mentions("cmake", "ggml", "ninja: build stopped")
     if by_cmake or scene.mentions("cmake_cuda_architectures", "cuda_architectures"):
-        text = "Name the GPUs to CMake in place of native, on a clean build tree, wherever it is built."
+        text = "Pass the GPU architectures to CMake instead of native, and use a clean build tree."
         numbers = listed.replace(".", "") if listed != "..." else "80;90"
         installs = [seen.value for seen in scene.report.commands if "pip install" in seen.value]
         if installs:
@@ -48,7 +48,7 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
         return (Fix(text, f'cmake -DCMAKE_CUDA_ARCHITECTURES="{numbers}" ...'),)
     if runs_nvcc(scene) or (not scene.about_torch and scene.mentions("nvcc -", "nvcc ", ".cu ")):
         flags = gencode(listed if listed != "..." else "XY")
-        return (Fix("Compile it again for the GPU, in place of the architecture that was named.", f"nvcc {flags} ..."),)
+        return (Fix("Compile it again for your GPU instead of the architecture that was given.", f"nvcc {flags} ..."),)
     command = f'TORCH_CUDA_ARCH_LIST="{listed}" pip install --no-build-isolation --no-cache-dir --force-reinstall'
     return (Fix(text, f"{command} --no-deps {what}"),)
 
@@ -70,7 +70,7 @@ def arch_list(gpus: Sequence[Gpu]) -> str:
 
 
 def archs_for(scene: Scene, gpus: Sequence[Gpu]) -> str:
-    """The same, as entries that the installed torch and its nvcc know (rule 10)."""
+    """The architecture list, with only entries that the installed torch and its nvcc know (rule 10)."""
     build = scene.torch.build if scene.torch else None
     if build is None or build.cuda is None:
         return arch_list(gpus)
@@ -79,7 +79,7 @@ def archs_for(scene: Scene, gpus: Sequence[Gpu]) -> str:
 
 
 def extension_named(scene: Scene, line: str = "", match: Match | None = None) -> str | None:
-    """The project of the library on a line or of the module that an error came from, else the first that is named."""
+    """The project of the library or module that an error came from, otherwise the first that is named."""
     modules, low = scene.catalogue.extension_modules, line.lower()
     module = importer(scene, match) if match else None
     named = (one.package for word in (low, (module or "").lower()) for one in modules if word and one.name in word)
@@ -120,7 +120,7 @@ def source_of(scene: Scene) -> str:
 
 
 def rebuild_package(environment: Environment, scene: Scene, package: str) -> Iterator[Fix]:
-    """Compile a package again in the environment, against the torch that is installed and for the GPUs at hand."""
+    """Compile a package again in the environment, against the torch that is installed and for the available GPUs."""
     installed = environment.distribution(package)
     version = (installed.version or "").partition("+")[0] if installed else ""
     listed = arch_list(scene.gpus)

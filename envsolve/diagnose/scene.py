@@ -174,7 +174,7 @@ class Scene:
 
     @property
     def compat_libcuda(self) -> str | None:
-        """CUDA version of a compat ``libcuda``: as read, or as a CUDA beyond the driver's branch gives it away."""
+        """CUDA version of a compat ``libcuda``: as read, or inferred from one that the driver's branch lacks."""
         told = self.report.machine.driver
         if told is None or told.compat_libcuda is not None:
             return told.compat_libcuda if told else None
@@ -235,7 +235,7 @@ class Scene:
 
     @property
     def about_torch(self) -> bool:
-        """Whether torch has a part in the report at all."""
+        """Whether the report concerns torch at all."""
         return self.torch is not None or self.mentions("torch") or self.first("kernel-plain") is not None
 
     @property

@@ -53,7 +53,7 @@ class Match:
     groups: Mapping[str, str]
 
     def group(self, *names: str) -> str | None:
-        """The first of the named groups that took part."""
+        """The first named group that matched."""
         return next((self.groups[name] for name in names if name in self.groups), None)
 
     @property
@@ -80,7 +80,7 @@ class Text:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """Tells which anchors need not be looked for."""
+        """Determines which anchors cannot occur, so that they are not searched for."""
         return Vocabulary(self.lower)
 
     @cached_property
@@ -133,7 +133,7 @@ def cause_of(text: str) -> str | None:
 
 
 def explain(text: str) -> tuple[str | None, str | None]:
-    """The likeliest cause of an error text, and what is known of it beyond that; for the checks of ``verify``."""
+    """The most likely cause of an error text, and its explanation; for the checks of ``verify``."""
     return cause_of(text), explanation_of(text)
 
 

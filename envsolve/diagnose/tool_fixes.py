@@ -1,4 +1,4 @@
-"""Fixes outside the environment: an nvcc by the package manager at hand, another driver, an image that exists."""
+"""Fixes outside the environment: nvcc from the available package manager, another driver, an existing image."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_TORCH = ("cublas", "cusolver", "cusparse")
 
 
 def toolkit_for(scene: Scene) -> str:
-    """The toolkit for what is compiled: torch's, else 12.8, or the driver's own CUDA if that is older.
+    """The toolkit for what is compiled: torch's, otherwise 12.8, or the driver's own CUDA if that is older.
 
     A program compiled with newer headers than the driver may look for functions that its libcuda lacks.
     """
@@ -34,7 +34,7 @@ def toolkit_for(scene: Scene) -> str:
 
 
 def nvcc_remedies(scene: Scene, cuda: str | None, *parts: str) -> Iterator[Fix]:
-    """Ways to an nvcc of a CUDA version, those that do not change the system first.
+    """Ways to get an nvcc of a CUDA version; those that do not change the system come first.
 
     Args:
         cuda: The version, ``12.8``.
@@ -47,20 +47,20 @@ def nvcc_remedies(scene: Scene, cuda: str | None, *parts: str) -> Iterator[Fix]:
     if scene.os == "windows":
         whole = [packages for packages in whole if packages.manager != "apt"]
         home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{wanted}"
-        text = f"Name the toolkit of CUDA {wanted} to the build, by whichever way it was installed."
+        text = f"Point the build to the toolkit of CUDA {wanted}, wherever it is installed."
         yield Fix(text, f'set "CUDA_PATH={home}" && set "CUDA_HOME={home}"')
     for packages in sorted(whole, key=lambda c: order[c.manager]):
         yield Fix(_text(packages, wanted, cuda is not None), _command(packages, wanted, scene, further))
     if scene.in_container:
-        yield Fix(f"Build in an image of the devel kind of CUDA {wanted}: those named runtime and base have no nvcc.")
+        yield Fix(f"Build in a devel image of CUDA {wanted}: the runtime and base images have no nvcc.")
 
 
 def ptxas_remedy(scene: Scene, cuda: str, variable: str) -> Fix | None:
-    """A ptxas of CUDA 12 or newer out of a wheel for Triton; None for a CUDA whose wheels have none."""
+    """A ptxas of CUDA 12 or newer from a wheel, for Triton; None for a CUDA whose wheels have none."""
     holder = ptxas_packages(cuda, scene.catalogue.compilers)
     if holder is None or CudaVersion.parse(cuda) < (12, 0):
         return None
-    text = f"Give Triton a ptxas of CUDA {cuda} out of a wheel, which changes no other package."
+    text = f"Give Triton a ptxas of CUDA {cuda} from a wheel; this changes no other package."
     wheels = " ".join(f'"{line.format(cuda=cuda)}"' for line in holder.ptxas_packages)
     return Fix(text, f"pip install --no-deps {wheels} && export {variable}={_SITE}/{holder.ptxas}")
 
@@ -139,7 +139,9 @@ def is_data_centre(scene: Scene, gpu: Gpu) -> bool:
 
 def _remedy(scene: Scene, version: str, why: str) -> Fix | None:
     if scene.is_jetson:
-        return Fix("The driver of a Jetson comes with its JetPack: move to one that has the CUDA that is needed.")
+        return Fix(
+            "The driver of a Jetson comes with its JetPack: upgrade to a JetPack with the required CUDA version."
+        )
     facts, driver = scene.facts, Driver(version)
     if any(can_exist(gpu, driver, facts.architectures, facts.drivers).ok is False for gpu in scene.gpus):
         return None
@@ -160,7 +162,7 @@ def _last_branch(scene: Scene) -> str | None:
 
 
 def image_remedies(scene: Scene, asked: str) -> Iterator[Fix]:
-    """Tags that are known to exist, nearest to what was asked for."""
+    """Existing tags that are nearest to the requested one."""
     repository, _, tag = asked.removeprefix("docker.io/").rpartition(":")
     version = re.match(r"\d+\.\d+", tag)
     if version and repository:

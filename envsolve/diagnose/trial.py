@@ -1,4 +1,4 @@
-"""A fix carried out in the model before it is proposed: what its command changes, and whether the cause is gone then.
+"""Try a fix in the model before it is proposed: what its command changes, and whether that removes the cause.
 
 A command of pip, uv or conda is parsed by :mod:`envsolve.packages.commands` and resolved, from the catalogue, as that
 installer resolves it: its indexes, what is installed already, and what the chosen builds require. Packages that the
@@ -132,7 +132,7 @@ class _State:
     touches_torch: bool = False
 
     def run(self, words: Sequence[str]) -> bool:
-        """Carry a command out; whether the model shows what it does."""
+        """Apply a command to the model; False if the model cannot show its effect."""
         if tuple(words[:2]) == ("uv", "venv"):
             named = [word for flag, word in pairwise(words) if flag in ("--python", "-p")]
             self.python = named[-1] if named else self.python
@@ -254,7 +254,7 @@ class _State:
         *,
         requested: bool,
     ) -> None:
-        """The build that the installer takes, unless what is installed is enough."""
+        """The build that the installer chooses, unless what is installed is enough."""
         have, specifier = self.installed.get(name), wanted[name]
         enough = have is not None and _contains(specifier, have.value)
         again = command.has("force_reinstall") or (requested and command.has("upgrade"))
@@ -268,7 +268,7 @@ class _State:
             if not found:
                 return
         if not found:
-            raise _FailsError(f"nothing on the indexes is {name}{specifier}")
+            raise _FailsError(f"no index has {name}{specifier}")
         chosen[name] = max(found, key=lambda build: Version(build.version + build.local))
 
     def _offered(self, name: str, specifier: SpecifierSet, command: Command) -> list[Build]:

@@ -1,4 +1,4 @@
-"""A given Dockerfile, checked for the machines that its image is meant for."""
+"""Check a Dockerfile for the machines that its image is for."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ _DECIDES = re.compile(
 
 
 def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
-    """Installers that are not read, files that are not there, versions and indexes that are not known."""
+    """Installers that are not read, missing files, and unknown versions and indexes."""
     if not stage.image:
         yield Unjudged(stage.line, "FROM names no image")
     if stage.image and stage is asked.final.root and not asked.knows(stage):

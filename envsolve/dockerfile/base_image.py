@@ -33,7 +33,7 @@ def with_one_image(
     Args:
         text: The Dockerfile.
         stages: Its stages.
-        asked: What it is checked for.
+        asked: The target of the check.
         check: The findings of a Dockerfile, with the line of the FROM that each belongs to.
     """
     found = check(text)

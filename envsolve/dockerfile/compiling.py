@@ -54,7 +54,7 @@ def nvcc_code(command: Command) -> tuple[str, ...] | None:
 
 
 def cmake_code(command: Command) -> tuple[str, ...] | None:
-    """Likewise for cmake's ``-DCMAKE_CUDA_ARCHITECTURES``; None if it is not given.
+    """The code that cmake's ``-DCMAKE_CUDA_ARCHITECTURES`` makes; None if it is not given.
 
     Source: CMake documentation, ``CUDA_ARCHITECTURES``: a bare number is SASS and PTX, ``-real`` and ``-virtual`` one.
     """
@@ -182,7 +182,7 @@ def _listed(one: Compiled, given: str, torch: Offer | None, toolkit: Toolkit | N
 def _refuses(
     one: Compiled, code: Sequence[str], torch: Offer | None, toolkit: Toolkit | None, asked: Asked
 ) -> str | None:
-    """Who does not know an entry, in words."""
+    """Which program does not know an entry, in words."""
     # Whoever knows sm_89 makes compute_89 as well.
     names = dict.fromkeys(name.replace("compute_", "sm_") for name in code)
     strange = next((name for name in names if toolkit and name not in toolkit.archs), None)
@@ -195,7 +195,7 @@ def _refuses(
 
 
 def _remedy_for(one: Compiled, given: str, torch: Offer | None, toolkit: Toolkit | None, asked: Asked) -> str:
-    """The list with what the GPUs take, as far as nvcc and torch know it."""
+    """The list with the entries for the GPUs that nvcc and torch know."""
     ccs = {cc for _, _, cc in _targets(asked)}
     version, cuda = torch.build.version if torch else None, _cuda_of(torch)
     cuda = toolkit.cuda_version if toolkit else cuda
@@ -229,7 +229,7 @@ def _not_in_toolkit(
     for cc, gpu in gpus.items():
         if one.sure and toolkit and not best_code(toolkit.archs, cc, asked.facts.architectures)[0].usable:
             text = f"{one.name} is compiled by nvcc {toolkit.version}, which makes no code that runs on {gpu.label}"
-            remedies = (f"take an image whose toolkit knows {cc.sm}",)
+            remedies = (f"use an image whose toolkit knows {cc.sm}",)
             yield Finding(one.command.line, "arch-list", "error", text, remedies)
 
 
@@ -260,7 +260,7 @@ def torch_first(stage: Stage, asked: Asked) -> Iterator[Finding]:
         level = lacks_torch(stage, one.command, asked) if _needs_torch(one) else None
         if level:
             same = any(install.names("torch") for install in asked.installs((one.command,)))
-            when = "pip installs the torch of the same command only later" if same else "no line before installs it"
+            when = "pip installs torch later in the same command" if same else "no line before installs it"
             text = f"the build of {one.name} imports torch, and {when}"
             remedy = f"install torch in an earlier RUN, then: pip install --no-build-isolation {one.name}"
             yield Finding(one.command.line, "torch-not-installed", level, text, (remedy,))
@@ -294,16 +294,16 @@ def nvcc(stage: Stage, asked: Asked) -> Iterator[Finding]:
 def _judged(
     code: tuple[str, ...], gpu: Gpu, cc: ComputeCapability, machine: Machine, toolkit: Toolkit | None, asked: Asked
 ) -> tuple[Severity, str, str | None] | None:
-    """Level and text, and the remedy if it is not to compile for the GPU as well; None if the code runs."""
+    """Level and text, and the fix if it is not to compile for the GPU as well; None if the code runs."""
     architectures = asked.facts.architectures
     # First what no option can change.
     if toolkit and not best_code(toolkit.archs, cc, architectures)[0].usable:
-        remedy = f"take an image whose toolkit knows {cc.sm}"
+        remedy = f"use an image whose toolkit knows {cc.sm}"
         return "error", f"nvcc {toolkit.version} makes no code that runs on {gpu.label}", remedy
     if EVERY in code:
         return None
     if NATIVE in code:
-        return "error", "native is the GPU of the build host, and a build sees none", None
+        return "error", "native means the GPU of the build host, and a container build sees no GPU", None
     made = ", ".join(code)
     level, runs = best_code(code, cc, architectures)
     name = runs.name if runs else ""
@@ -347,7 +347,7 @@ def toolkit(stage: Stage, asked: Asked) -> Iterator[Finding]:
         if cuda and provided and cuda.major != provided.major:
             text = f"{one.name} is compiled by nvcc {version}, that of {stage.root.image}, against a torch of CUDA "
             text += f"{cuda}, which torch refuses" + ("" if one.sure else " if it has GPU code")
-            remedy = f"take a -devel image of CUDA {cuda}, or a torch of CUDA {provided.major}"
+            remedy = f"use a -devel image of CUDA {cuda}, or a torch of CUDA {provided.major}"
             yield Finding(one.command.line, "toolkit-mismatch", one.level, text, (remedy,))
 
 
@@ -358,7 +358,7 @@ def _no_nvcc(one: Compiled, stage: Stage, cuda: CudaVersion | None) -> Finding:
     forced = next((name for name in variables if name.endswith("_FORCE_BUILD")), None)
     if forced and one.command.variables.get(forced, "FALSE") != "TRUE":
         text, level = f"{text}; its build succeeds only if it finds a ready wheel for this torch and Python", "warning"
-    remedy = f"take a -devel image of CUDA {cuda}" if cuda else "take a -devel image, such as those of nvidia/cuda"
+    remedy = f"use a -devel image of CUDA {cuda}" if cuda else "use a -devel image, such as those of nvidia/cuda"
     return Finding(one.command.line, "toolkit-missing", level, text, (remedy,))
 
 

@@ -153,7 +153,7 @@ def _admits(spec: str | None, version: str) -> bool:
 
 
 def _is_meant(build: CondaBuild, install: CondaInstall) -> bool:
-    """Whether a build goes with the CUDA that the other specs name, and with the build string of its own."""
+    """Whether a build is compatible with the CUDA that the other specs name, and with the build string of its own."""
     names = {one.name: one.version or "" for one in install.specs}
     if names.keys() & {"cpuonly", "pytorch-cpu"}:
         return build.cuda is None
@@ -170,7 +170,7 @@ def _is_meant(build: CondaBuild, install: CondaInstall) -> bool:
 
 
 def builds(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """The pytorch that each command takes, against every machine."""
+    """Judge the pytorch that each command installs on every machine."""
     for command in stage.commands:
         install = conda_install(command, asked.context)
         if install and (found := torch_builds(install, asked)):
@@ -236,7 +236,7 @@ def _remedies(asked: Asked, channel: str) -> Iterator[str]:
 
 
 def unjudged(command: Command, asked: Asked) -> Iterator[Unjudged]:
-    """Files that are not there, and packages of which it is not known whether they use a GPU."""
+    """Files that are not there, and packages whose compatible versions are not known whether they use a GPU."""
     install = conda_install(command, asked.context)
     if install is None:
         return

@@ -68,7 +68,7 @@ def with_dependencies(stages: Sequence[Stage], asked: Asked) -> Mapping[int, tup
 
 
 def _without_kept(install: Install, torch: Sequence[Offer]) -> Install:
-    """An install without torch if the image's own satisfies it: installers keep that, and take nothing."""
+    """An install without torch if the image's torch satisfies it: installers then keep that one."""
 
     if not torch or install.upgrade:
         return install
@@ -159,7 +159,7 @@ class _Walk:
         return found.metadata if found.metadata.exact and not by_uv else None
 
     def _is_new(self, requirement: Requirement, through: str, there: frozenset[str]) -> bool:
-        """Whether an installer takes it from an index. The Triton that torch requires is judged as a part of torch."""
+        """Whether an installer uses it from an index. The Triton that torch requires is judged as a part of torch."""
         name = canonicalize_name(requirement.name)
         # A companion that the image has goes with its torch.
         other = name == "torch" and through not in there and self.torch and not _is_kept(requirement, self.torch)
@@ -169,7 +169,7 @@ class _Walk:
         return name != "triton" and bool(found(known, requirement.specifier, looks, self.within, self.asked_for.early))
 
     def _lines(self, name: str, requirement: Requirement) -> tuple[str, ...] | None:
-        """Requires-Dist of the version that is taken, or the names in another version's; None if not known."""
+        """Requires-Dist of the version that is installed, or the names in another version's; None if not known."""
         specifier, version = requirement.specifier, pinned(requirement.specifier)
         if offers := self.asked.offers(name):
             looks = self.asked.looks(self.asked_for, name)
@@ -230,7 +230,7 @@ def torch(stage: Stage, asked: Asked) -> Iterator[Finding]:
 def contents(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """The CUDA of an image whose publisher compiled what is in it: against each driver and GPU.
 
-    Such images have the compat ``libcuda`` in them and use it where it serves.
+    Such images contain the compat ``libcuda`` and use it if it works.
     Source: NVIDIA's release notes of the framework containers, "Driver Requirements".
     """
     image, cuda = asked.image(stage), _cuda_of(stage, asked)
@@ -329,7 +329,7 @@ def gpu_parts(stage: Stage, asked: Asked) -> Iterator[Finding]:
 
 
 def parts_unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
-    """Packages that load libraries of which it is not known whether the image has them."""
+    """Packages that load libraries whose compatible versions are not known whether the image has them."""
     for command, part, _ in _lacking(stage, asked) if stage is asked.final else ():
         if _may_be_there(part, stage, asked):
             yield Unjudged(
@@ -338,7 +338,7 @@ def parts_unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
 
 
 def _lacking(stage: Stage, asked: Asked) -> Iterator[tuple[Command, GpuPart, str]]:
-    """Packages without what they need beside them, each with the command that installs it and its version."""
+    """Packages that lack something they need, each with the command that installs it and its version."""
     there = _installed(stage, asked) if any(one.gpus or one.driver for one in asked.machines) else {}
     # jaxlib 0.4.26+cuda12.cudnn89 had the GPU code itself.
     whole = {name.removesuffix("lib") for name, one in there.items() if "+cuda" in (one[1] or "")}

@@ -43,9 +43,9 @@ def tag(stage: Stage, asked: Asked) -> Iterator[Finding]:
     if image.retired:
         # Retired toolkit images are deleted. Docker's official images of Python stay, but are not built any more.
         is_python = name.repository == "python"
-        what = "it gets no more fixes" if is_python else "its publisher deletes such tags after some time"
+        what = "it no longer receives fixes" if is_python else "its publisher deletes such tags after some time"
         alike = (other for other in kept if other.distribution == image.distribution)
-        remedies = ("take a Python that is maintained",) if is_python else _nearest(name.tag, alike)
+        remedies = ("use a Python version that is maintained",) if is_python else _nearest(name.tag, alike)
         text = f"{name.repository}:{name.tag} is retired: {what}"
         yield Finding(stage.line, "image-retired", "warning", text, remedies)
 
@@ -182,7 +182,7 @@ def _starts_on(requirement: ImageRequirement, machine: Machine, asked: Asked) ->
 
 
 def compat_libcuda(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """A compat ``libcuda`` first on the library path; elsewhere only the container runtime would use it (rule 8)."""
+    """A compat ``libcuda`` that comes first on the library path (rule 8)."""
     path = stage.variables.get("LD_LIBRARY_PATH", "")
     # A build sees no driver, so another stage does not fail.
     image = asked.image(stage) if stage is asked.final else None
@@ -195,7 +195,7 @@ def compat_libcuda(stage: Stage, asked: Asked) -> Iterator[Finding]:
             text = (
                 f"LD_LIBRARY_PATH puts the compat libcuda of CUDA {cuda} first; on {one_line(machine)}: {reason.text}"
             )
-            remedies = ("take the compat directory out of LD_LIBRARY_PATH",)
+            remedies = ("remove the compat directory from LD_LIBRARY_PATH",)
             yield Finding(stage.root.line, "compat-libcuda", "error", text, remedies, asked.title(reason.source))
 
 
@@ -230,7 +230,7 @@ def driver_in_image(stage: Stage, asked: Asked) -> Iterator[Finding]:
 
 
 def python(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """An old Python of the distribution keeps pip from every newer torch.
+    """The distribution's Python is too old for every newer torch.
 
     A torch that was chosen, has a wheel for that Python and runs is not a finding.
     """

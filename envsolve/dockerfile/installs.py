@@ -45,7 +45,7 @@ class Context:
         return None
 
     def file(self, path: str, command: Command) -> Path | None:
-        """Where in the context a file comes from that a command sees; None if it does not come from there."""
+        """The path in the context of a file that a command sees; None if it does not come from the context."""
         wanted = posixpath.normpath(posixpath.join(command.directory, path))
         for copied in reversed(command.copied):
             target = posixpath.normpath(posixpath.join(copied.directory, copied.target))
@@ -56,7 +56,7 @@ class Context:
         return None
 
     def _sources(self, copied: Copied, target: str, wanted: str) -> Iterator[str]:
-        """Where in the context a file would come from."""
+        """The path in the context that a file would come from."""
         inside = posixpath.relpath(wanted, target)
         for source in copied.sources:
             whole = source.lstrip("/") or "."
@@ -85,7 +85,7 @@ class Wanted:
     Attributes:
         requirement: What is required of it.
         file: Where it is written, ``requirements.txt:3``; empty for the command line.
-        through: The named package that brings it; empty if it is named itself.
+        through: The named package that requires it; empty if it is named itself.
     """
 
     requirement: Requirement
@@ -99,12 +99,12 @@ class Wanted:
 
     @property
     def place(self) -> str:
-        """Where it is written and why it is installed, as the beginning of a sentence."""
+        """The place of the requirement and why it is installed, as the beginning of a sentence."""
         why = f"{self.through} requires {self.requirement}: " if self.through else ""
         return (f"{self.file}: " if self.file else "") + why
 
     def holds(self, platform: Platform | None, python: str | None) -> bool | None:
-        """Whether its marker is true on a machine; None if that is not known."""
+        """Whether its marker holds on a machine; None if that is not known."""
         return marker_holds(self.requirement.marker, platform, python)
 
 

@@ -51,7 +51,7 @@ def locked(stage: Stage, asked: Asked) -> Iterator[Finding]:
 
 
 def lock_unjudged(command: Command, stage: Stage, asked: Asked) -> Iterator[Unjudged]:
-    """A lock that cannot be read, and what is not known about one that can."""
+    """Locks that cannot be read, and what is not known about the others."""
     answer = _answer(command, stage, asked)
     if isinstance(answer, LockAnswer):
         for one in answer.machines:
@@ -65,7 +65,7 @@ def lock_unjudged(command: Command, stage: Stage, asked: Asked) -> Iterator[Unju
 
 
 def _answer(command: Command, stage: Stage, asked: Asked) -> LockAnswer | str | None:
-    """The answer, or why it cannot be given; None if the lock is not in the context."""
+    """The judgement of the lock, or why there is none; None if the lock is not in the context."""
     name = lock_of(command)
     path = asked.context.file(name, command) if name else None
     if path is None:
@@ -79,7 +79,7 @@ def _answer(command: Command, stage: Stage, asked: Asked) -> LockAnswer | str | 
 
 
 def _libc(stage: Stage, asked: Asked) -> str:
-    """The libc of the image; of one that is not known the newest, so that no wheel is missed for want of it."""
+    """The libc of the image. For an unknown image the newest, so that no wheel is excluded."""
     own = asked.within(stage).libc
     known = [libc_of(Platform(libc=one.libc)) for one in asked.catalogue.distributions.values()]
     kind, version = own or max(one for one in known if one and one[0] == "glibc")

@@ -138,7 +138,7 @@ class Finding:
         code: Stable name: ``unpublished-build``.
         level: ``error`` if it fails on a machine, ``warning`` if it can.
         text: What is wrong, and why.
-        remedies: What to write instead, the smallest change first.
+        fixes: What to write instead, the smallest change first.
         source: Title of the source of the fact behind it.
     """
 
@@ -152,7 +152,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """Something that decides whether torch works and was not judged, and why."""
+    """Something that decides whether torch works but was not judged, and why."""
 
     line: int
     text: str
@@ -191,7 +191,7 @@ def describe(report: Report, name: str = "Dockerfile") -> str:
 def marker_holds(
     marker: Marker | None, platform: Platform | None, python: str | None, extras: Iterable[str] = ()
 ) -> bool | None:
-    """Whether a marker is true on a machine, with one of some extras; None if that is not known."""
+    """Whether a marker holds on a machine with any of the given extras; None if that is not known."""
     if marker is None:
         return True
     text = str(marker)

@@ -90,11 +90,11 @@ class Offer:
         return libc_needed(self.build.platform) or ("glibc", (2, 0))
 
     def for_python(self, python: str | None) -> bool:
-        """Whether it has a wheel for a Python; an unknown Python does not count as no."""
+        """Whether it has a wheel for a Python; True if the Python is not known."""
         return python is None or python_tag(self.build.pythons, python) is not None
 
     def fits(self, within: Within) -> bool:
-        """Whether it has a wheel for a Python and a libc; an unknown one does not count as no."""
+        """Whether it has a wheel for a Python and a libc; True if one of them is not known."""
         return self.for_python(within.python) and (within.libc is None or libc_serves(within.libc, self.libc))
 
     def needs(self, package: str) -> SpecifierSet | None:
@@ -170,7 +170,7 @@ def running(known: Iterable[Offer], within: Within) -> Iterator[Offer]:
 
 
 def failure(lines: Iterable[BuildLine]) -> tuple[BuildLine, str, str | None]:
-    """Of several verdicts that say no: the one for the machine's own platform, if any, its reasons and their source."""
+    """The reasons and the source of a failing verdict, preferably that for the machine's own platform."""
 
     def strange(line: BuildLine) -> int:
         return sum(reason.ok is False and reason.rule == "platform" for reason in line.reasons)
@@ -229,7 +229,7 @@ class Asked:
             yield from ((install, own) for install in self.installs((command,)))
 
     def image(self, stage: Stage) -> Image | None:
-        """Facts about the image that a stage starts from in the end."""
+        """Facts about the image that a stage is finally based on."""
         return Name.of(stage.root.image).image(self.catalogue.images)
 
     def distribution(self, stage: Stage) -> Distribution | None:
@@ -248,7 +248,7 @@ class Asked:
         return self.image(stage) is not None or (official and (bool(name.python()) or bool(self.distribution(stage))))
 
     def within(self, stage: Stage) -> Within:
-        """The Python that ``pip`` is for in a stage, and its libc; None for what the image does not decide."""
+        """The Python that ``pip`` is for in a stage, and its libc; None for what the image does not determine."""
         distribution = self.distribution(stage)
         image = self.image(stage)
         own = (image.python if image else None) or Name.of(stage.root.image).python()
@@ -281,7 +281,7 @@ class Asked:
         return frozenset(image.holds) if image is not None else frozenset()
 
     def taken(self, install: Install, package: str, within: Within) -> Offer | None:
-        """The build of a package that an install takes, if it names the package and its places are known."""
+        """The build of a package that an install chooses, if it names the package and the indexes are known."""
         looks = self.looks(install, package)
         for wanted in install.wanted:
             if wanted.name == package and not wanted.requirement.url and not looks.unknown:
@@ -334,7 +334,7 @@ def pinned(specifier: SpecifierSet) -> str | None:
 
 
 def in_container(machine: Machine) -> Machine:
-    """A machine as an image sees it. An image brings its own libc, and is meant for a GPU, known or not."""
+    """A machine as an image sees it: with the image's own libc, and with a GPU even if that is not known."""
     if machine.platform:
         machine = replace(machine, platform=replace(machine.platform, libc=None))
     return machine if machine.gpus or machine.driver else replace(machine, gpus=None)

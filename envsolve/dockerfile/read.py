@@ -1,4 +1,4 @@
-"""Dockerfiles read into stages: variables, the commands of RUN instructions, and what is copied in before them."""
+"""Dockerfiles read into stages: variables, commands of RUN instructions, and the files copied before them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Something that is compiled against torch.
+    """A package that is compiled against torch.
 
     Attributes:
         command: What compiles it.

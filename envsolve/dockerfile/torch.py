@@ -1,4 +1,4 @@
-"""Checks of the builds of torch and its family that installs take: published, running, and not replaced later."""
+"""Checks of the torch family's builds that installs choose: published, runnable, and not replaced later."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class _Case:
             why = "before it: RUN" if holds else f"change what {self.wanted.through} requires, then:"
             remedies = tuple(f"{why} {remedy}" for remedy in remedies if remedy.startswith("pip ")) or remedies
         if self.wanted.name == "triton":
-            remedies = ("leave it out: torch brings the Triton that goes with it",)
+            remedies = ("leave it out: torch requires the matching Triton itself",)
         return Finding(self.install.command.line, code, level, self.wanted.place + text, remedies, source)
 
 
 @dataclass(slots=True)
 class _Sofar:
-    """The state of a stage when an install begins.
+    """The state of a stage before an install.
 
     Attributes:
         torch: Its torch, if it is known.
@@ -87,7 +87,7 @@ class _Sofar:
 
 
 def builds(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """Judge the builds that each install would take. Consequences of a refused torch are not reported again."""
+    """Judge the builds that each install would choose. Consequences of a refused torch are not reported again."""
     within = asked.within(stage)
     brought = asked.image_torch(stage)
     there = {offer.build.package: offer for offer in brought}
@@ -136,7 +136,7 @@ def _replaced_later(stage: Stage, within: Within, asked: Asked) -> frozenset[tup
 
 
 def _stays(case: _Case, there: dict[str, Offer], held: frozenset[str]) -> bool:
-    """Whether what is installed satisfies the requirement, so that nothing is taken."""
+    """Whether the installed version satisfies the requirement, so that nothing is installed."""
     # pip keeps an installed version that satisfies the requirement, unless it is told to upgrade.
     if case.install.upgrade:
         return False
@@ -170,7 +170,7 @@ def _judged(case: _Case) -> Finding | None:
 
 
 def _taken(case: _Case, allowed: list[Offer]) -> list[Offer]:
-    """The builds of the version that the installer takes; none if that is not known."""
+    """The builds of the version that the installer chooses; empty if that is not known."""
     if case.wanted.name != "torch" and case.version is None:
         # Constraints and unknown versions of torch decide which companion pip backtracks to.
         if case.install.constrained or "torch" in case.install.unread:
@@ -182,7 +182,7 @@ def _taken(case: _Case, allowed: list[Offer]) -> list[Offer]:
 
 
 def _goes_with(offer: Offer, torch: Offer | None) -> bool:
-    """Whether an installer would put it beside a torch that it has chosen; unknown metadata does not count as no."""
+    """Whether it is compatible with the torch that an installer chose; True if its metadata is not known."""
     if torch is None:
         return True
     needed, given = offer.needs("torch"), torch.needs(offer.build.package)
@@ -194,8 +194,8 @@ def _goes_with(offer: Offer, torch: Offer | None) -> bool:
 def _unpublished(case: _Case) -> Finding | None:
     """A version that the used indexes do not have: the indexes that have it, and in which variants.
 
-    None if the catalogue may not know the version, and if no wheel goes with the image's libc, which is a finding of
-    its own.
+    None if the catalogue may not know the version, and if no wheel is compatible with the image's libc, which is a
+    finding of its own.
     """
     python, libc, same = case.within.python, case.within.libc, _same_version(case)
     if same is None or (same and libc and not any(offer.fits(Within(libc=libc)) for offer in same)):
@@ -218,7 +218,7 @@ def _unpublished(case: _Case) -> Finding | None:
 
 
 def _same_version(case: _Case) -> list[Offer] | None:
-    """All builds of the versions that are asked for, on any index; None if the catalogue may not know them."""
+    """All builds of the versions that are requested, on any index; None if the catalogue may not know them."""
     specifier, version = case.wanted.requirement.specifier, case.version
     complete = case.wanted.name in COMPLETE
     first, last = Version(case.known[-1].build.version), Version(case.known[0].build.version)
@@ -257,7 +257,8 @@ def _without_triton(case: _Case, taken: Offer) -> Finding | None:
     if line is None or not reasons:
         return None
     whose = "whose Triton (torch.compile) does" if line.package == "torch" else "whose kernels (torch.compile) do"
-    text = f"{line.package} {taken.version} [{line.variant}] is taken, {whose} not run on {line.gpu or 'the machine'}: "
+    where = line.gpu or "the machine"
+    text = f"{line.package} {taken.version} [{line.variant}] is installed, {whose} not run on {where}: "
     text += "; ".join(reason.text for reason in reasons)
     return case.finding("triton-does-not-run", "warning", text, (), reasons[0].source)
 
@@ -325,7 +326,7 @@ def _how(wanted: Wanted, before: str, version: str | None, asked: Asked) -> str 
     if wanted.name == "torch":
         asks = pinned(wanted.requirement.specifier)
         other = asks is not None and version is not None and asks.partition("+")[0] != version
-        return f"{wanted.requirement} is asked for and replaces {before}" if other else None
+        return f"{wanted.requirement} is requested and replaces {before}" if other else None
     allowed = [o for o in asked.offers(wanted.name) if wanted.requirement.specifier.contains(o.build.version)]
     newest = max(allowed, key=lambda offer: offer.version, default=None)
     needed = newest.needs("torch") if newest else None
@@ -368,7 +369,7 @@ def backend_auto(stage: Stage, asked: Asked) -> Iterator[Finding]:
 
 
 def mistaken_names(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """Names that the index has for something else, or for nothing that installs: sklearn, pytorch, cv2."""
+    """Names that belong to another project on the index, or to a placeholder: sklearn, pytorch, cv2."""
     mistakes = {name: group for group in asked.catalogue.package_names if group.means for name in group.names}
     for install in asked.installs(stage.commands):
         for name in (wanted.name for wanted in install.wanted if not wanted.through and not wanted.requirement.url):

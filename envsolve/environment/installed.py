@@ -112,7 +112,7 @@ def record_rows(info: Path) -> list[list[str]] | None:
 
 
 def record_fault(rows: Sequence[Sequence[str]] | None, installer: str | None) -> str | None:
-    """What is wrong with a RECORD; others than pip and uv, as the packagers of systems, may leave none."""
+    """What is wrong with a RECORD; packages of a Linux distribution may have none."""
     if rows is None:
         return "cannot be read" if installer in ("pip", "uv") else None
     if not rows:
@@ -123,7 +123,7 @@ def record_fault(rows: Sequence[Sequence[str]] | None, installer: str | None) ->
 def packages_of_stack(
     prefix: Path, distributions: Sequence[Distribution], also: Collection[str] = (), *, uv: bool = False
 ) -> tuple[Package, ...]:
-    """The packages that GPU programs run on, with what their records say of code files.
+    """The packages that GPU programs run on, with what their records report about code files.
 
     Args:
         prefix: The environment's root directory.
@@ -142,7 +142,7 @@ def packages_of_stack(
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The end of a comparison.
+    """The result of a comparison.
 
     Attributes:
         hashed: How many files were compared by hash, and their bytes.

@@ -121,7 +121,7 @@ def _kind(prefix: Path, settings: Mapping[str, str]) -> Kind:
 
 
 def _python(prefix: Path, settings: Mapping[str, str]) -> str | None:
-    """The interpreter's version: as pyvenv.cfg or conda has it, else the name of its directory.
+    """The interpreter's version: as pyvenv.cfg or conda has it, otherwise the name of its directory.
 
     A virtual environment that was made anew over another may say one Python and start another: the program decides.
     """
@@ -260,7 +260,7 @@ def interpreter_of(prefix: Path) -> Path:
     if found is None:
         raise UsageError(_what_is_wrong(prefix, candidates), hint=_MAKE_ANEW)
     if not os.access(found, os.X_OK):
-        raise UsageError(f"{found} may not be executed", hint="Check its mode, and whether its disk is mounted noexec.")
+        raise UsageError(f"{found} is not executable", hint="Check its mode, and whether its disk is mounted noexec.")
     return found
 
 
@@ -300,7 +300,7 @@ def find_environments(folders: Sequence[Path], environ: Mapping[str, str]) -> li
     """Root directories of environments, each once: the active one, those of each tool, then those in ``folders``.
 
     Args:
-        folders: Where to look besides, some levels deep.
+        directories: Where to look besides, some levels deep.
         environ: HOME, and the variables by which tools move their places.
     """
     found: dict[Path, Path] = {}
@@ -367,7 +367,7 @@ def _conda(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
-    """Environments in a directory; what lies within one is its own affair."""
+    """The environments in a directory, without looking into them."""
     if is_environment(folder):
         yield folder
         yield from _children(folder / "envs")  # a conda root holds its other environments

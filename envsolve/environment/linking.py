@@ -36,7 +36,7 @@ _MOST_OPEN = 256
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that the loader would not find, in words, and its root cause if that follows from it."""
+    """A library or symbol that the loader would not find, in words, and its root cause if that is known."""
 
     text: str
     cause: str | None = None
@@ -117,7 +117,7 @@ def _is_fault(name: str, library: Library, loader: Loader) -> bool:
 
 
 def _has_alternative(library: Library, loader: Loader) -> bool:
-    """Whether a library beside it, named alike but for a number, finds all that it needs."""
+    """Whether a library beside it, whose name differs only in a number, finds everything that it needs."""
     alike = _DIGITS.sub("#", library.name)
     return any(
         other.real != library.real
@@ -136,7 +136,7 @@ def _not_found(name: str, library: Library) -> Problem:
 
 
 def _left(library: Library, loader: Loader, tables: _Tables) -> list[Taken]:
-    """A library's symbols that nothing defines: neither the libraries loaded for it, nor those it is loaded for."""
+    """A library's undefined symbols: no library loaded for it, or that it is loaded for, defines them."""
     scope = (*loader.everywhere, *loader.closure(library)[0])
     if library.owner == "torch":
         scope = (*scope, *loader.loaded_by_torch.values())
@@ -148,7 +148,7 @@ def _left(library: Library, loader: Loader, tables: _Tables) -> list[Taken]:
 
 
 def _loads_elsewhere(library: Library, left: list[Taken], loader: Loader, tables: _Tables) -> bool:
-    """Whether a library's owner loads it only beside what gives it these symbols, and goes on without.
+    """Whether the package loads the library only with the provider of these symbols, and works without it.
 
     That is torch, which the library does not name; or, for a plug-in, another version of what the system brings.
     """
@@ -181,7 +181,7 @@ def _in_words(taken: Taken) -> str:
 
 
 class _Tables:
-    """Tables of symbols, as many as may be open at once: those that were opened first are closed first."""
+    """Tables of symbols, as many as possible open at once: those that were opened first are closed first."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, Symbols] = OrderedDict()
@@ -204,7 +204,7 @@ class _Tables:
         return table
 
     def given(self, taken: Taken, scope: tuple[Library, ...]) -> bool:
-        """Whether one of some libraries gives a symbol."""
+        """Whether one of the libraries defines a symbol."""
         self.asked += 1
         source = taken.source.decode(errors="replace") if taken.source else None
         named = next((library for library in scope if library.soname == source), None) if source else None

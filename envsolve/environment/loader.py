@@ -2,7 +2,7 @@
 
 The search is that of ``ld.so(8)``. For each name: the RPATH of the library that needs it, if it has no RUNPATH; then
 LD_LIBRARY_PATH; its RUNPATH; the loader's configuration and usual directories. A name that is loaded already is not
-searched again, so what torch loads itself serves every library after it.
+searched again, so every later library can use what torch has loaded.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Loader:
 
     @cached_property
     def everywhere(self) -> tuple[Library, ...]:
-        """The program and all that it needs: what is found in it serves every library."""
+        """The program and its libraries: every library can use their symbols."""
         program = read_library(self._program) if self._program else None
         return self.closure(program)[0] if program else ()
 
@@ -253,7 +253,7 @@ def _of_stack(library: Library) -> bool:
 
 
 def loader_of(environment: Environment) -> Loader:
-    """The loader as an environment's Python finds it."""
+    """The loader of an environment's Python."""
     program = real_path(Path(environment.program)) if environment.program else None
     preloads = environment.torch.preloads if environment.torch else ()
     return Loader(environment.libraries, environment.loader, program, preloads)
@@ -267,7 +267,7 @@ class Shadow:
         name: As it is needed, ``libnvJitLink.so.12``.
         needed_by: The library that needs it.
         outside: The file that the loader takes.
-        folder: The directory of LD_LIBRARY_PATH in which it is found.
+        directory: The directory of LD_LIBRARY_PATH in which it is found.
         own: The environment's own file.
         owner: The distribution of that.
     """

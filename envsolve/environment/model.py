@@ -105,7 +105,7 @@ class TorchFiles:
         site: The directory that it lies in.
         version: From ``version.py``, with its local part; None if that is gone or damaged.
         toolkit: Version of the toolkit that it was built with; None for a CPU build.
-        local: The variant in the local part: ``cu128``, ``cpu``, ``rocm6.3``; None without one.
+        local: The variant in the local part: ``cu128``, ``cpu``, ``rocm6.3``; None if there is none.
         code: The list that torch's ``get_arch_list()`` returns; None if the library is gone or damaged.
         cxx11_abi: Which C++11 ABI it has; None if no symbol shows it.
         numpy: Major of the NumPy that it was compiled against; None if it does not show.
@@ -205,7 +205,7 @@ class LoaderDirectory:
 
 @dataclass(frozen=True, slots=True)
 class BuildTools:
-    """The tools that compiling in the environment would find.
+    """The tools that a build in the environment would find.
 
     Attributes:
         home: The directory that the toolkit's variable names, whether it exists or not.
@@ -302,7 +302,7 @@ def needs(environment: Environment, distribution: Distribution | None) -> Mappin
 def requiring(environment: Environment, name: str) -> list[Distribution]:
     """The distributions that require a project, those that do so only with an extra last.
 
-    Which extras were asked for is written nowhere, so what any extra requires counts as required.
+    Which extras were requested is written nowhere, so what any extra requires counts as required.
     """
     certain = [d for d in environment.distributions if name in needs(environment, d)]
     mentioned = re.compile(re.escape(name).replace("\\-", "[-_.]+"), re.IGNORECASE)
@@ -337,7 +337,7 @@ def _markers(minor: str, arch: str) -> dict[str, str]:
 
 
 def pinned(requirement: Requirement) -> str:
-    """``numpy==2.1.0``: a requirement as an installer takes it, without its marker."""
+    """``numpy==2.1.0``: a requirement without its marker, as an installer accepts it."""
     return f"{requirement.name}{requirement.specifier}"
 
 
@@ -358,6 +358,6 @@ def release(version: str | None) -> tuple[int, ...]:
 
 
 def pinned_version(requirement: Requirement) -> str | None:
-    """The one version that a requirement takes; None if it takes several."""
+    """The only version that a requirement allows; None if it allows several."""
     exact = [s.version for s in requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
     return exact[0] if exact else None

@@ -172,7 +172,7 @@ def _distribution(site: Path, folder: str, name: str, version: str | None) -> Di
 
 
 def _headers(path: Path) -> dict[str, list[str]]:
-    """The header fields of a metadata file by lower-case name; none where it cannot be read."""
+    """The header fields of a metadata file by lower-case name; none if it cannot be read."""
     try:
         # Parsed as bytes: metadata of old packages is not always UTF-8, and a text parser would refuse it.
         message = BytesHeaderParser().parsebytes(read_regular(path))
@@ -335,7 +335,7 @@ def _compiled_for_numpy_1(environment: Environment) -> dict[str, str]:
 
 
 def read_tools(prefix: Path, base: Path, python: str | None, environ: Mapping[str, str]) -> BuildTools:
-    """The toolkits, compilers and ``Python.h`` that compiling would find; nothing is run."""
+    """The toolkits, compilers and ``Python.h`` that a build would find; nothing is run."""
     home = next(filter(None, map(environ.get, HOME_VARIABLES)), None)
     search = folders(environ)
     on_path = next(programs(search, _NVCC), None)

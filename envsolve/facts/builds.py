@@ -39,7 +39,7 @@ class Build(Fact, frozen=True, gc=False):
             (triton), or its kernels are optional (torchao); ``cuda`` and ``code`` are then those of the kernels.
         platform: Platform part of the wheel's file name, ``manylinux_2_28_x86_64``.
         pythons: Interpreter and ABI parts of the file names, ``cp312``, ``cp313t`` (free-threaded), ``py3-none``.
-        index: ``default`` for the default package index, else a key of ``indexes.json`` (``pytorch``).
+        index: ``default`` for the default package index, otherwise a key of ``indexes.json`` (``pytorch``).
         local: The local version in the file name (``+cu126``), empty on the default index.
         code: SASS and PTX of the main library: ``("sm_90", "compute_90")``; None if unknown, empty if it has no
             kernels of its own.
@@ -58,7 +58,7 @@ class Build(Fact, frozen=True, gc=False):
         system: Platform tag that its libraries are for, if its file name says ``any``: ``manylinux_2_5_x86_64``.
         released: ISO date on which the first file of this version and platform was uploaded.
         build_tag: Build tag of the file names (``3`` in ``torch-2.10.0-3-cp312-...``), the highest published, or empty.
-        files: Per entry of ``pythons``, what is known of the file.
+        files: Per entry of ``pythons``, what is known about the file.
         evidence: How the existence of the record is known.
         source: Key into the file's sources.
         cited: Fields that are known in another way than the record, by name.
@@ -98,7 +98,7 @@ class Build(Fact, frozen=True, gc=False):
 
     @property
     def needs_its_torch(self) -> bool:
-        """Whether it fails beside a torch that ``torch`` does not take; optional kernels are only not loaded."""
+        """Whether it fails with a torch that ``torch`` excludes; optional kernels are merely not loaded."""
         # A CPU build for one platform is an extension on torch's ABI, also if it goes with any variant.
         return self.torch is not None and (self.variant != ANY or (self.cuda is None and self.platform != "any"))
 
@@ -127,18 +127,18 @@ def _tags(python: str) -> str:
 
 
 class SourceProject(Fact, frozen=True):
-    """A package that is compiled against the torch and CUDA at hand, or at run time, and what that takes.
+    """A package that is compiled against the installed torch and CUDA, or at run time, and what the build requires.
 
     Attributes:
         package: Normalised name; ``versions`` is a specifier on its versions.
         torch: Specifier on torch's version, None if torch is not needed.
         cuda: Specifier on the toolkit's version, ``>=12.3``.
         min_cc: Lowest compute capability it compiles for.
-        cxx_standard: C++ standard that its sources ask of the host compiler, ``17``.
+        cxx_standard: C++ standard that its sources require, ``17``.
         compiles: When CUDA code is compiled: while it is installed, when it is first used, or at both times.
         gpu_only: Whether nothing of it runs without a GPU, as its own requirements state.
-        tools: Programs that this takes: ``nvcc``, ``c++``, ``ninja``.
-        cuda_libraries: Parts of the toolkit that it needs beside the compiler and what torch brings: ``curand``.
+        tools: Programs that this requires: ``nvcc``, ``c++``, ``ninja``.
+        cuda_libraries: Parts of the toolkit that it needs besides the compiler and torch's libraries: ``curand``.
         arch_variable: Environment variable that says which GPUs it is compiled for.
         arch_form: How two GPUs are written in it.
         archs: The compute capabilities that can be written there; empty for all that its nvcc knows.
@@ -180,7 +180,7 @@ class FamilyMember(msgspec.Struct, frozen=True):
     Attributes:
         package: Normalised name.
         agrees_on: What its builds share with torch: the exact ``variant`` (torchvision links torch's CUDA code), the
-            CUDA ``major`` (vllm: it links the CUDA runtime), or ``nothing`` (triton: one build serves every variant).
+            CUDA ``major`` (vllm: it links the CUDA runtime), or ``nothing`` (triton: one build is for every variant).
         index: Key of ``indexes.json`` that carries its variants, or ``default``.
         programs: Words of reports of programs that import it beside torch, lower case.
         optional: Whether it works on the CPU if its GPU code does not run: TensorFlow beside torch reads data.
@@ -260,7 +260,7 @@ class TorchExtension(Fact, frozen=True):
 
 
 class ExtensionModule(Fact, frozen=True):
-    """Which package a compiled module is of. Of several whose names a text has, the first record counts.
+    """The package that a compiled module belongs to. If a text has several of the names, the first record counts.
 
     Attributes:
         name: What its modules and libraries have in their names, in lower case: ``selective_scan``.
@@ -312,11 +312,11 @@ class KnownMetadata(Fact, frozen=True, gc=False):
 
 
 class Dependents(Fact, frozen=True):
-    """Packages whose newest release brings the same packages that use a GPU, through all of their requirements.
+    """Packages whose newest release requires the same GPU packages, directly or through others.
 
     Attributes:
         packages: Normalised names.
-        brings: Requirement lines, as they are written where they are met first; none for packages without such ones.
+        brings: Requirement lines as first written; empty if there are none.
     """
 
     packages: tuple[str, ...]
@@ -329,13 +329,13 @@ class Dependents(Fact, frozen=True):
 
 
 class CondaChannel(Fact, frozen=True):
-    """A conda channel of which there is more to know than its name.
+    """Facts about a conda channel: whether it ended, has terms, or conflicts with others.
 
     Attributes:
-        name: As ``conda install -c`` takes it; a pattern where it ends in ``*``: ``nvidia/label/*``.
+        name: As ``conda install -c`` accepts it; a pattern if it ends in ``*``: ``nvidia/label/*``.
         addresses: Addresses that mean it, besides its name at anaconda.org.
         says: What it is, in words that go behind its name.
-        remedy: What to do about it, in words.
+        fix: What to do about it, in words.
         last: Last version of a package on a discontinued channel, ``{"pytorch": "2.5.1"}``.
         clashes: Channels with which it should not be mixed, by name.
         clash: Why, in words.
@@ -367,7 +367,7 @@ class CondaBuild(Fact, frozen=True):
     Attributes:
         channel: ``conda-forge`` or ``pytorch``.
         subdir: ``linux-64``, ``linux-aarch64``, ``win-64``.
-        build: Pattern of its build strings as a match spec takes it, ``cuda129_*``.
+        build: Pattern of its build strings as a match spec has it, ``cuda129_*``.
         number: Build number of the recipe. conda-forge adds 200 to it for CUDA and 100 for MKL.
         pythons: Python versions, ``3.12``; empty if they are not known.
         cuda: CUDA version that it is built with; None for a CPU build.

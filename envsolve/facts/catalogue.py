@@ -27,7 +27,7 @@ def _table(kind: Kind[Record]) -> cached_property[tuple[Record, ...]]:
 
 
 def _optional(kind: Kind[Record]) -> cached_property[tuple[Record, ...]]:
-    """Likewise, and empty for a catalogue without a file of that kind: these facts only make answers friendlier."""
+    """Like :class:`Records`, but empty if the catalogue has no file of that kind: these facts are optional."""
     return cached_property(lambda catalogue: catalogue.records(kind) if catalogue.has(kind) else ())
 
 
@@ -40,7 +40,7 @@ class Catalogue:
     """The facts, loaded on demand and kept for the life of the object.
 
     Args:
-        folder: Read this directory instead of the installed one, and ignore the user's own directory.
+        directory: Read this directory instead of the installed one, and ignore the user's own directory.
         overlay: The user's own directory, which may be missing.
     """
 
@@ -112,7 +112,7 @@ class Catalogue:
         return self._builds_at(self._places[0], package)
 
     def builds_outside(self, package: str) -> tuple[Build, ...]:
-        """Its known builds elsewhere: on release pages and pages of links, known only by their URL."""
+        """The known builds outside of indexes: on release pages and pages of links, known only by their URL."""
         return self._builds_at(self._places[1], package)
 
     def packages(self) -> tuple[str, ...]:
@@ -243,7 +243,7 @@ class Catalogue:
 
 
 def _written(path: Path) -> tuple[int, int, int] | None:
-    """What differs once a file is written anew; None if it is missing."""
+    """A value that changes if a file is rewritten; None if the file is missing."""
     found = path.stat() if is_file(path) else None
     return found and (found.st_ino, found.st_mtime_ns, found.st_size)
 
@@ -286,7 +286,7 @@ def pythons(catalogue: Catalogue) -> tuple[str, ...]:
 
 
 def check_variant(text: str, catalogue: Catalogue) -> str:
-    """The variant, if it is one, or lies between two: that torch was never published for that one is a plan's answer.
+    """The variant, if it is known, or lies between two known ones, so that a plan can refuse it with a reason.
 
     Raises:
         UsageError: It is unknown. The hint names the likely intended ones and lists all.
@@ -303,7 +303,7 @@ def check_variant(text: str, catalogue: Catalogue) -> str:
 
 
 def nearest_variants(name: str, catalogue: Catalogue) -> tuple[str, ...]:
-    """The variants of the next older and the next newer CUDA; empty for what does not lie between two."""
+    """The variants of the next older and the next newer CUDA; empty if there are not both."""
     if not re.fullmatch(_VARIANT, name):
         return ()
     of_cuda = sorted((known for known in variants(catalogue) if known != "cpu"), key=lambda known: _cuda(known[2:]))
@@ -333,7 +333,7 @@ def check_python(text: str, catalogue: Catalogue) -> str:
             f"--python {quote(text)}: no plans are made for free-threaded Pythons", hint=f"write {version}"
         )
     if match[1] != "3" or not _minor(known[0]) <= int(match[2]) <= _minor(known[-1]):
-        raise UsageError(f"--python {quote(text)}: nothing is known of Python {version}", hint=span)
+        raise UsageError(f"--python {quote(text)}: Python {version} is not in the catalogue", hint=span)
     return version
 
 
@@ -359,7 +359,7 @@ def _minor(python: str) -> int:
 
 
 def overlay_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """``ENVSOLVE_CATALOGUE``, else ``catalogue`` in the user's data directory of this platform; it need not exist."""
+    """``ENVSOLVE_CATALOGUE``, otherwise ``catalogue`` in the user's data directory. It need not exist."""
     if environ.get("ENVSOLVE_CATALOGUE"):
         return Path(environ["ENVSOLVE_CATALOGUE"])
     return user_folder("data", environ) / "catalogue"
@@ -368,7 +368,7 @@ def overlay_folder(environ: Mapping[str, str] = os.environ) -> Path:
 def in_force(
     kind: Kind[Record], bundled: Sequence[Record], own: Sequence[Record], date: Callable[[Record], str]
 ) -> list[Record]:
-    """The records of the user's own directory that hold against the bundled ones.
+    """The records of the user's own directory that take precedence over the bundled ones.
 
     Args:
         kind: Theirs.
@@ -384,7 +384,7 @@ def in_force(
 
 
 def laid_over(kind: Kind[Record], bundled: Sequence[Record], holding: Sequence[Record]) -> tuple[Record, ...]:
-    """Bundled records, those of the user that hold (:func:`in_force`) in the place of what they replace, or behind."""
+    """Bundled records, those of the user that hold (:func:`in_force`) in place of what they replace, or behind."""
     by_key: dict[tuple[object, ...], list[Record]] = {}
     for record in holding:
         by_key.setdefault(kind.identity(record), []).append(record)

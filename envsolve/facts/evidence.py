@@ -25,7 +25,7 @@ class Evidence(str, Enum):
 
 
 class Source(msgspec.Struct, frozen=True, gc=False):
-    """Where facts come from: a title, a URL where there is a public one, and the date they were read (ISO)."""
+    """The source of a fact: a title, a URL if there is a public one, and the date when it was read (ISO)."""
 
     title: str
     date: str
@@ -65,7 +65,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         cited: How fields are known that are known in another way than the record, by name.
-        disputed: What other sources say of its fields.
+        disputed: What other sources report about its fields.
     """
 
     cited: Mapping[str, Citation] = {}
@@ -76,7 +76,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Precision(msgspec.Struct, frozen=True):
-    """How often diagnoses on one kind of grounds were right on known reports.
+    """How often diagnoses with one kind of grounds were right on known reports.
 
     Attributes:
         grounds: The kind, a value of ``envsolve.diagnose.model.Grounds``.
@@ -100,7 +100,7 @@ class SharedFiles(msgspec.Struct, frozen=True):
     Attributes:
         package: Normalised name; ``versions`` is a specifier on its versions.
         owner: The package whose files they are, in all its versions.
-        stands_in: Whether it has the owner's modules under the owner's version numbers, so that it can replace it.
+        stands_in: Whether it has the owner's modules and version numbers, so that it can replace it.
     """
 
     package: str
@@ -119,7 +119,7 @@ class CompiledAgainst(msgspec.Struct, frozen=True):
     Attributes:
         package: Normalised name; ``versions`` is a specifier on its versions.
         module: The other package.
-        module_versions: A specifier on the versions of ``module`` that go with it, ``<2``.
+        module_versions: A specifier on the versions of ``module`` that are compatible with it, ``<2``.
         published_before: Of all packages (``*``), only files from before this day, when ``module`` first had a new ABI.
     """
 
@@ -133,7 +133,7 @@ class CompiledAgainst(msgspec.Struct, frozen=True):
 
 
 class Placeholder(msgspec.Struct, frozen=True):
-    """What a file says that only holds the name of a project, so that nobody else takes it.
+    """What the placeholder of a project says, which only reserves the name.
 
     Attributes:
         summary: The begin of its Summary.
@@ -147,12 +147,12 @@ class Placeholder(msgspec.Struct, frozen=True):
 
 
 class PackageNames(msgspec.Struct, frozen=True):
-    """Names by which people ask for packages.
+    """Names that people use for packages.
 
     Attributes:
         names: Normalised. They are real packages in wide use, or if ``means`` or ``note`` is given, mistakes.
-        means: The package that is meant.
-        note: What else to do.
+        means: The package that is intended.
+        note: Another hint.
     """
 
     names: tuple[str, ...]
@@ -163,7 +163,7 @@ class PackageNames(msgspec.Struct, frozen=True):
 
 
 class FastPath(msgspec.Struct, frozen=True):
-    """GPUs that a build has kernels of its own for, on one fast path.
+    """GPUs for which a build has special kernels on one fast path.
 
     Attributes:
         package: Normalised name; ``version`` and ``variant`` are those of the build.
@@ -203,7 +203,7 @@ class FirstUse(msgspec.Struct, frozen=True):
 
 
 class GpuPart(msgspec.Struct, frozen=True):
-    """What a package needs beside it to use a GPU, and that its own requirements do not bring.
+    """What a package needs to use a GPU and does not require itself.
 
     Of several records that apply to one version, the first whose CUDA the machine can run is recommended.
 
@@ -211,12 +211,12 @@ class GpuPart(msgspec.Struct, frozen=True):
         package: Normalised name; ``versions`` is a specifier on its versions.
         lacks: What is missing, as a sentence ends with it: ``its GPU code, jax-cuda13-plugin``.
         provided_by: Packages of which any one provides it.
-        ask: The requirements to ask for, ``jax[cuda13]``; None if nothing that is published helps.
-        cuda: A toolkit of the family that these are built with, the last one that serves as many GPUs.
+        ask: The requirements to request, ``jax[cuda13]``; None if nothing that is published helps.
+        cuda: The last toolkit of their CUDA family that supports as many GPUs.
         system: The only system that the record is about, ``windows``, or its only platform, ``linux-aarch64``.
         requested: Whether it counts only if the package was requested by name: others use it on the CPU on purpose.
         source_build: Whether it counts only if the package is compiled from its sdist.
-        note: What else is to be done.
+        note: Another hint.
     """
 
     package: str
@@ -263,11 +263,11 @@ class GpuSupport(msgspec.Struct, frozen=True):
 
 
 class WheelName(msgspec.Struct, frozen=True):
-    """One way of writing; of several that fit a wheel, the first that says a thing decides it.
+    """One pattern of wheel names; if several match, the first one that states a property decides it.
 
     Attributes:
         name: Of the way of writing.
-        part: Where it stands: in the local version of the file's name, or in the directories before it.
+        part: Where it is: in the local version of the file's name, or in the directories before it.
         pattern: A regular expression without regard to case. Its groups: ``major`` and ``minor`` of torch, ``higher``
             if later releases serve too, ``variant`` (``cu128``), ``cuda`` (the digits after ``cu`` if any CUDA of that
             major serves), ``abi`` (``TRUE`` for the C++11 ABI).

@@ -185,7 +185,7 @@ def data_folder() -> Path:
 
 
 def named_folder(path: Path) -> Path:
-    """A directory that somebody named as a catalogue.
+    """A directory that the user named as a catalogue.
 
     Raises:
         UsageError: The directory is not a catalogue.
@@ -233,7 +233,7 @@ def read_own_file(path: Path, record: type[Record]) -> CatalogueFile[Record] | N
 
 
 def warn(message: str, *arguments: object) -> None:
-    """Say what is wrong with a directory, and was passed over; logging is imported when there is such a thing."""
+    """Log what is wrong with a directory and was skipped; logging is imported only then."""
     import logging
 
     logging.getLogger("envsolve.facts").warning(message, *arguments)
@@ -258,7 +258,7 @@ def _decoder(record: Any) -> msgspec.json.Decoder[Any]:
 
 
 def check_forms(records: tuple[Any, ...], path: Path) -> None:
-    """Hold the records of the user's own file to the forms of their values, and builds to the place of the file.
+    """Check the values in the user's own file, and that its builds belong to the place of the file.
 
     Raises:
         EnvsolveError: One has another form: the file is damaged, and the hint is to delete it.
@@ -366,7 +366,7 @@ _VERSIONED = (Build, KnownMetadata, Toolkit, TritonRelease)
 
 
 def misshapen(value: Any) -> Iterator[str]:
-    """The fields of a record, and of what it holds, whose text has another form: ``cuda: 'twelve'``.
+    """The fields of a record, nested ones included, whose text has a wrong form: ``cuda: 'twelve'``.
 
     Args:
         value: A record of the catalogue, its requirement lines in place of the groups.

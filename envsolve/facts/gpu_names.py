@@ -90,14 +90,14 @@ _SEPARATE_SIZE = re.compile(r"(\d+)\s+(?=gi?b\b)", re.IGNORECASE)
 
 
 class UnknownGpuError(UsageError):
-    """No model has a name that is like this."""
+    """No model has a similar name."""
 
 
 def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
     """The model that ``text`` names, or a nameless one for a compute capability (``sm_90``, ``8.6``, ``cc 8.6``).
 
     Args:
-        text: As a person, ``nvidia-smi`` or ``lspci`` writes it; a PCI device id (``10de:2684``) goes before a name.
+        text: As a person, ``nvidia-smi`` or ``lspci`` writes it; a PCI device id (``10de:2684``) counts before a name.
 
     Raises:
         UsageError: No model has that name, or models with different compute capabilities have it; the hint gives the
@@ -149,7 +149,7 @@ def _with_pci_id(text: str, catalogue: Catalogue) -> list[GpuModel]:
 
 
 def _readings(text: str, catalogue: Catalogue) -> Iterator[list[GpuModel]]:
-    """The models that each reading of the text can mean."""
+    """The models that each interpretation of the text can mean."""
     for name in names(text):
         words = _words(name)
         yield _named(words, catalogue) or _named(_without_board(words), catalogue)

@@ -169,10 +169,10 @@ class GpuModel(Fact, frozen=True):
 
 
 class Architecture(Fact, frozen=True):
-    """Life of a compute capability: the first driver branch that knows it and the last that still serves it.
+    """Life of a compute capability: the first driver branch that knows it and the last that still supports it.
 
     Attributes:
-        island: True for Tegra parts whose code neither serves nor is served by desktop parts of the same major.
+        island: True for Tegra parts, which do not share code with desktop parts of the same major.
         own_index: A package index with builds for these GPUs alone, none of which the catalogue describes.
     """
 
@@ -230,7 +230,7 @@ class TritonRelease(Fact, frozen=True):
     """A Triton release line and the assemblers it bundles.
 
     Attributes:
-        min_cc: Lowest compute capability that it serves.
+        min_cc: Lowest compute capability that it supports.
         arch_specific_from: Lowest compute capability for which it asks its ptxas for arch-specific code (``sm_90a``);
             None if the wheel's sources do not show it.
         needs: Requirements that it imports without declaring them.
@@ -345,7 +345,7 @@ class Image(Fact, frozen=True):
 
 
 class OlderDrivers(msgspec.Struct, frozen=True):
-    """Driver branches that are accepted with GPUs of some brands: there the image's compat ``libcuda`` may serve.
+    """Driver branches that are accepted with GPUs of some brands: there the image's compat ``libcuda`` may work.
 
     Attributes:
         brands: As the container runtime names them, ``tesla``.

@@ -140,7 +140,7 @@ def choose(made: FleetPlan, node: str | None, machine: Machine) -> Group:
 
 
 def _against(group: Group, machine: Machine, *, planned: bool) -> tuple[str, ...]:
-    """Say what keeps a plan from a node; what is not known counts, because a job must not find it out.
+    """Say why a plan does not fit a node; unknown facts count as reasons, because a job must not fail later.
 
     Args:
         planned: Whether the plan was made for this node, which may have GPUs that its packages do not use.

@@ -19,7 +19,7 @@ from envsolve.system.progress import advance, phase, say
 
 
 def run_on(engine: Engine, work: Work, what: str, *, fresh: float) -> Mapping[str, Outcome]:
-    """Run commands on nodes and return what came of each; every node is in the result.
+    """Run commands on nodes and return the outcome of each; every node is in the result.
 
     Args:
         engine: Runs them.
@@ -59,7 +59,7 @@ def _own(directory: Path) -> None:
 
 
 def refuse_links_of_others(fleet: Path) -> None:
-    """Refuse a fleet's directory in which somebody else has put a link; whose own may lead to another file system.
+    """Refuse a fleet's directory with another user's link in it; the user's own links are allowed.
 
     Raises:
         UsageError: There is one. What is written, or made anew, would be so wherever it leads.

@@ -50,7 +50,7 @@ def is_node(name: str) -> bool:
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """The scheduler's names for a node: words that jobs can ask for.
+    """The scheduler's names for a node: words that jobs can request.
 
     Attributes:
         features: Slurm's features.

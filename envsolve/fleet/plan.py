@@ -43,7 +43,7 @@ class Group(msgspec.Struct, frozen=True):
 
     Attributes:
         name: ``cu126-sm70-sm90``.
-        classes: Names of the classes that it serves.
+        classes: Names of the classes that it fits.
         nodes: Their nodes.
         digest: Begins the SHA-256 of the lock; the environment's directory has it in its name.
         assumes: What a node must be for the environment to run on it.
@@ -98,11 +98,11 @@ class FleetPlan(msgspec.Struct, frozen=True):
 
     Attributes:
         groups: The fewest plans; no class is in two of them.
-        unserved: Classes that no plan serves, with the reason.
+        unserved: Classes that no plan fits, with the reason.
         left_out: Classes that were left out on request.
         unreachable: Nodes that were not probed, with the reason; nothing is planned for them.
-        fewer: Why one plan does not serve all classes; empty if there is one plan.
-        upgrades: Driver upgrades that need fewer plans, or serve more nodes.
+        fewer: Why one plan does not fit all classes; empty if there is one plan.
+        upgrades: Driver upgrades that lead to fewer plans, or to plans for more nodes.
         unlocked: Why hashes are missing; such a plan is returned, and not written.
     """
 
@@ -124,7 +124,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
 
 
 def plan_fleet(fleet: Path, inventory: Inventory, request: Request, *, without: Sequence[str] = ()) -> FleetPlan:
-    """Make the fewest plans that serve all classes, and write them with their locks.
+    """Make the fewest plans that fit all classes, and write them with their locks.
 
     If the catalogue answers for an index that cannot be reached, hashes are missing. The plan is then returned, and
     what an earlier call wrote stays as it is: jobs run in those environments.
@@ -236,7 +236,7 @@ def _because(plan: Plan) -> str:
 
 
 def _why_not_one(made: Plans, classes: Sequence[NodeClass], request: Request) -> tuple[str, ...]:
-    """Say why fewer plans do not do; groups are found by trying fewer first."""
+    """Say why fewer plans are not enough; groups are found by trying fewer first."""
     if len(made.plans) < 2:
         return ()
     served = [one.machine for one in classes if any(one.machine in plan.machines for plan in made.plans)]
@@ -278,7 +278,7 @@ def _driver(machine: Machine) -> str | None:
 
 
 def describe(made: FleetPlan, inventory: Inventory | None = None) -> str:
-    """Say which plan each class gets, what jobs must ask for, and what a driver upgrade would save."""
+    """Say which plan each class gets, what jobs must request, and what a driver upgrade would save."""
     served = sum(len(group.nodes) for group in made.groups)
     total = sum(len(one.nodes) for one in inventory.classes) if inventory else served
     total += len(made.unreachable)
@@ -305,7 +305,7 @@ def describe(made: FleetPlan, inventory: Inventory | None = None) -> str:
 
 
 def _asked(group: Group) -> Iterator[str]:
-    """What jobs ask for; the part for Kubernetes is too long for a line, and in the JSON."""
+    """What jobs must request; the part for Kubernetes is only in the JSON, since it is too long for a line."""
     if slurm := group.constraints.get("slurm"):
         yield f"Slurm: {' '.join(slurm)}"
     if htcondor := group.constraints.get("htcondor"):

@@ -33,7 +33,7 @@ _HINT = "run envsolve fleet probe first, with the same --fleet"
 
 
 def probe_nodes(fleet: Path, engine: Engine, *, python: str = "python3") -> Inventory:
-    """Ask every node that an engine knows, and write the inventory.
+    """Probe every node that an engine knows, and write the inventory.
 
     Args:
         fleet: The fleet's directory.
@@ -88,7 +88,7 @@ def probe_files(fleet: Path, sources: Iterable[Path], expected: Iterable[str] = 
             except OSError as error:
                 outcomes[name] = Outcome(failure=error.strerror or str(error))
     inventory, _ = _written(fleet, outcomes, {}, {}, named_by_themselves=True)
-    missing = {node: "there is no profile of it" for node in expected if node not in inventory.class_of}
+    missing = {node: "it has no profile" for node in expected if node not in inventory.class_of}
     if missing:
         inventory = msgspec.structs.replace(inventory, unreachable={**missing, **inventory.unreachable})
         replace_file(fleet / _INVENTORY, dump(inventory))

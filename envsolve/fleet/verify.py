@@ -87,7 +87,7 @@ class FleetReport(msgspec.Struct, frozen=True):
     Attributes:
         made: When, ISO 8601.
         compiled_only: Whether kernels were only compiled.
-        nodes: Every node that was meant.
+        nodes: Every expected node.
     """
 
     schema: Literal["envsolve.fleet-checks/1"] = SCHEMA
@@ -107,7 +107,7 @@ class Choice(msgspec.Struct, frozen=True):
     Attributes:
         compile_only: Only compile, for the GPUs of each node's class.
         quick: Only the fastest checks.
-        again: Also run on nodes that have passed.
+        again: Also run on nodes that have already passed.
         python: The Python with envsolve on the nodes.
     """
 
@@ -234,7 +234,7 @@ def _kept(fleet: Path, group: Group, node: str, outcome: Outcome, inventory: Inv
 
 
 def _refusal(path: Path) -> str | None:
-    """What envsolve itself said on the node in place of a report."""
+    """The error that envsolve printed on the node instead of a report."""
     try:
         return from_json(read_regular(path), _Error).message
     except (OSError, msgspec.MsgspecError):
@@ -260,7 +260,7 @@ def _failures(report: Report) -> Iterator[str]:
 
 
 def _unlike(node: str, report: Report, inventory: Inventory) -> Iterator[str]:
-    """Say what a node has that its class has not: it was changed after the probe."""
+    """Say how a node differs from its class: it was changed after the probe."""
     planned, found = inventory.class_of[node].machine, report.machine
     if found is None:
         return

@@ -30,7 +30,7 @@ def installable(plan: Plan) -> tuple[PlannedPackage, ...]:
     """The packages of a plan of wheels that has some.
 
     Raises:
-        ImpossibleError: Nothing fits; the message is the plan's conflict, the hint its cheapest remedy.
+        ImpossibleError: Nothing fits; the message is the plan's conflict, the hint its cheapest fix.
         UsageError: It is a plan of conda packages.
     """
     possible(plan)
@@ -44,7 +44,7 @@ def possible(plan: Plan) -> None:
     """Refuse a plan that has no packages because nothing fits.
 
     Raises:
-        ImpossibleError: Nothing fits; the message is the plan's conflict, the hint its cheapest remedy.
+        ImpossibleError: Nothing fits; the message is the plan's conflict, the hint its cheapest fix.
     """
     if plan.status != "impossible":
         return
@@ -249,10 +249,10 @@ def driver_sentence(need: DriverNeed, variant: str | None) -> str:
         return "the plan needs no NVIDIA driver"
     wanted = f"needs {need.required} or newer"
     if need.have is None and need.mode is None:
-        return f"{wanted}; the machine's is not known"
+        return f"{wanted}; the machine's driver is not known"
     have, builds = need.have or "the machine's", _builds(variant)
     if need.mode is None:
-        return f"{wanted}; whether {have} is that new is not known"
+        return f"{wanted}; it is not known whether {have} is new enough"
     if need.mode == "forward-compat":
         return (
             f"{have} runs {builds} through the cuda-compat libraries (forward compatibility); without them it {wanted}"
@@ -262,7 +262,7 @@ def driver_sentence(need: DriverNeed, variant: str | None) -> str:
 
 
 def variant_sentence(plan: Plan) -> str:
-    """The variant of the plan and what decided it: the least that its code can do on a GPU of the plan."""
+    """The variant of the plan and its worst level of support on a GPU of the plan."""
     if plan.cuda == "cpu":
         return f"cpu: {_why_cpu(plan)}"
     torch = tuple(item for item in plan.support if item.package in TORCH)
@@ -305,7 +305,7 @@ def gpu_name(item: Support) -> str:
 
 
 def _why_cpu(plan: Plan) -> str:
-    """The planner never takes it by itself for a machine with a GPU; if it had to guess, the status says so."""
+    """The text for a CPU plan. The planner never chooses one by itself for a machine with a GPU."""
     if plan.machines and all(machine.gpus == () for machine in plan.machines):
         return "the machine has no NVIDIA GPU" if len(plan.machines) == 1 else "the machines have no NVIDIA GPU"
     return "as asked" if plan.status == "ok" else "whether the machine has an NVIDIA GPU is not known"
@@ -351,7 +351,7 @@ def pin_text(pin: CondaPin) -> str:
 
 
 def override(terms: CondaTerms) -> str:
-    """The words before a command that solves on a machine that sees no driver, or another; empty without CUDA."""
+    """The variables before a command that solves on a machine without the target's driver; empty without CUDA."""
     cuda = terms.virtual.get("__cuda")
     return f"CONDA_OVERRIDE_CUDA={cuda} " if cuda else ""
 

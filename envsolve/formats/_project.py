@@ -122,7 +122,7 @@ def with_pin(old: Requirement, line: str) -> str:
 
 
 def places_in(listed: Any, name: str) -> list[int]:
-    """The places of the requirements on a package; includes of groups are none."""
+    """The places of the requirements on a package; included groups are not followed."""
     found = []
     for place, line in enumerate(listed):
         try:
@@ -134,7 +134,7 @@ def places_in(listed: Any, name: str) -> list[int]:
 
 
 def pin_in(listed: Any, name: str, lines: Sequence[str], asked: Sequence[Requirement]) -> None:
-    """Pin a package in a list of requirements: in the place of the one that names it, or at the end.
+    """Pin a package in a list of requirements: in place of the one that names it, or at the end.
 
     Args:
         listed: The requirements.
@@ -160,5 +160,5 @@ def replace_at(listed: Any, place: int, lines: Sequence[str]) -> None:
 
 
 def as_list(entries: Any) -> Sequence[Any]:
-    """The entries of a source, of which one may be written without a list."""
+    """The entries of a source; a single one may be written without a list."""
     return [entries] if isinstance(entries, dict) else list(entries)

@@ -78,7 +78,7 @@ class Recipe:
         build_apt: Debian packages that the stage which builds takes beside the base.
         constraints: What later installs must keep, one a line.
         compiling: None if no CUDA code is compiled.
-        compat: A ``libcuda`` that is newer than the driver; None if the driver serves.
+        compat: A ``libcuda`` that is newer than the driver; None if the driver is new enough.
         environment: Variables that the environment needs where it runs, ``PATH`` left out.
         path: Directories of programs, before all others.
         runtime_apt: Debian packages that it needs where it runs.
@@ -131,18 +131,18 @@ class _Base:
     stands_on: Distribution
 
     def runs(self, libc: str | None) -> bool:
-        """Whether its libc runs what was made for another one; what is not known does not count as no."""
+        """Whether its libc runs programs made for another one; True if that is not known."""
         need, have = libc_of(Platform(libc=libc)), libc_of(Platform(libc=self.stands_on.libc))
         return need is None or (have is not None and libc_serves(have, need))
 
 
 def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
-    """Work out the container of a plan.
+    """Determine the container of a plan.
 
     Raises:
         ImpossibleError: Nothing fits.
         IndexUnavailableError: Some file has no URL or hash.
-        UsageError: No image that is known serves: it is for Windows or a Jetson, no base has its Python or libc, no
+        UsageError: No known image is suitable: the plan is for Windows or a Jetson, no base has its Python or libc, no
             image has its CUDA version. Or something is to come from this computer.
     """
     packages = installable(plan)
@@ -218,7 +218,7 @@ def _logins(files: Sequence[PlannedPackage], catalogue: Catalogue) -> tuple[str,
 
 
 def _runtime_apt(plan: Plan, uses_gpus: bool) -> tuple[str, ...]:
-    """Compilers that are needed where it runs: Triton compiles a stub in C for each kernel that it launches."""
+    """Compilers that are needed at run time: Triton compiles a stub in C for each kernel that it launches."""
     if plan.toolchain and plan.toolchain.compiles_at_use:
         return ("g++",)
     triton = any(package.name == "triton" for package in plan.packages)
@@ -226,7 +226,7 @@ def _runtime_apt(plan: Plan, uses_gpus: bool) -> tuple[str, ...]:
 
 
 def _reported_by(driver: str | None, branches: Sequence[DriverBranch]) -> str | None:
-    """The lowest CUDA version that a driver or newer ones report, and none that is older."""
+    """The lowest CUDA version that this driver or any newer one reports."""
     if driver is None:
         return None
     older = [
@@ -258,7 +258,7 @@ def _check_system(plan: Plan) -> None:
     if len(systems := sorted({f"{platform.os}-{platform.arch}" for platform in platforms})) > 1:
         raise UsageError(
             f"a container is for one system, and the machines are {' and '.join(systems)}",
-            hint="plan for the machines of each system apart, a file each",
+            hint="plan separately for each system, with one file each",
         )
     for platform in platforms:
         if platform.os == "windows":
@@ -280,7 +280,7 @@ def _check_places(packages: Sequence[PlannedPackage]) -> None:
 
 
 def _base(plan: Plan, arch: str, libc: str | None, catalogue: Catalogue) -> tuple[_Base, Compiling | None]:
-    """The base on the oldest distribution that serves, and the compilers beside it."""
+    """The base image with the oldest suitable distribution, and its compilers."""
     bases = [
         _Base(f"{image.repository}:{tag}", arch, catalogue.distributions[image.distribution])
         for image in catalogue.images

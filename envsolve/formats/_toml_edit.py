@@ -1,4 +1,4 @@
-"""Changes in a person's TOML file, of which all else stays as it is: comments, order and layout."""
+"""Changes to a user's TOML file that keep comments, order and layout."""
 
 from __future__ import annotations
 

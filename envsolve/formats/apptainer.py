@@ -37,7 +37,7 @@ def render(plan: Plan) -> str:
     Raises:
         ImpossibleError: Nothing fits.
         IndexUnavailableError: Some package has no URL or hash.
-        UsageError: No image that is known serves.
+        UsageError: No known image is suitable.
     """
     made = recipe(plan, Catalogue())
     parts = [_heading(made)]
@@ -53,7 +53,7 @@ def _heading(made: Recipe) -> Iterator[str]:
     nv = " --nv" if made.uses_gpus else ""
     yield from heading(made)
     yield "#"
-    yield "# Build, which takes no GPU:   apptainer build NAME.sif NAME.def"
+    yield "# Build it (needs no GPU):   apptainer build NAME.sif NAME.def"
     yield f"# Run:                         apptainer exec{nv} NAME.sif python PROGRAM"
     yield f"# Check it where it runs:      apptainer test{nv} NAME.sif"
     if made.gpus and install_envsolve(made):

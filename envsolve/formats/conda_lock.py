@@ -57,7 +57,7 @@ def _comments(plan: Plan) -> Iterator[str]:
     yield "# or, with conda 24.9 or newer, which reads sha256: conda create --prefix DIR --file FILE"
     yield f"{EXPLICIT_NOTE}{json.dumps(assumptions_of(plan).to_table())}"
     for name, value in activated(plan).items():
-        yield f"# set where it runs: {name}={value}"
+        yield f"# set at run time: {name}={value}"
 
 
 def _line(package: PlannedPackage) -> str:

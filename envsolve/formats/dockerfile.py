@@ -83,7 +83,7 @@ def install_sources(made: Recipe) -> tuple[str, ...]:
 
 
 def check(made: Recipe) -> tuple[str, ...]:
-    """Checks that need neither a GPU nor envsolve."""
+    """Commands that check without a GPU and without envsolve."""
     has_torch = any(line.startswith("torch=") for line in made.constraints)
     return (f"{PYTHON} -m pip check", *([f"{PYTHON} -c 'import torch'"] if has_torch else []))
 
@@ -180,16 +180,16 @@ def wheels(made: Recipe) -> Iterator[str]:
 def _told(compiling: Compiling) -> Iterator[str]:
     """The build arguments for compiled packages."""
     if compiling.arch_list:
-        yield "# The GPUs that are meant, which the host that builds need not have."
+        yield "# The target GPUs. The host that builds the image does not need them."
         yield f'ARG TORCH_CUDA_ARCH_LIST="{compiling.arch_list}"'
-    yield "# Compilers that run at the same time; unset, what processors and memory allow."
+    yield "# Number of parallel compilers; if unset, as many as the processors and the memory allow."
     yield "ARG MAX_JOBS"
 
 
 def sources(commands: Iterable[str], made: Recipe, *mounts: str) -> Iterator[str]:
     """The RUN that builds from sources."""
     if made.compiling and any("$" in value for value in made.compiling.variables.values()):
-        yield "# The linker's own variable is in it, which no shell expands."
+        yield "# It contains a variable of the linker, which no shell expands."
         yield "# hadolint ignore=SC2016"
     yield from run(commands, *pip_mounts(made), *mounts)
 
@@ -203,7 +203,7 @@ def _locks(made: Recipe) -> Iterator[str]:
 
 
 def constraints(made: Recipe) -> Iterator[str]:
-    """The builds that later layers must keep."""
+    """The constraints that keep these builds in later layers."""
     yield "# What is installed on top of this cannot replace the builds that were judged for the GPU."
     yield from file("constraints.txt", made.constraints)
 
@@ -229,7 +229,7 @@ def render(plan: Plan) -> str:
     Raises:
         ImpossibleError: Nothing fits.
         IndexUnavailableError: Some package has no URL or hash.
-        UsageError: No image that is known serves.
+        UsageError: No known image is suitable.
     """
     made = recipe(plan, Catalogue())
     stages = (_heading(made), _images(made), _base(made), _build(made), _check(made), _final(made))
@@ -239,10 +239,10 @@ def render(plan: Plan) -> str:
 def _heading(made: Recipe) -> Iterator[str]:
     yield from heading(made)
     yield "#"
-    yield f"# Build, which takes no GPU:   docker build --platform {made.platform} -t NAME - < FILE"
+    yield f"# Build it (needs no GPU):   docker build --platform {made.platform} -t NAME - < FILE"
     yield f"# Run:                         docker run --rm{' --gpus all' if made.uses_gpus else ''} NAME python PROGRAM"
     if made.uses_gpus and install_envsolve(made):
-        yield "# Prove it on the GPU:         docker build --target check --build-arg ENVSOLVE=WHERE -t CHECK -f FILE ."
+        yield "# Check it on a GPU:         docker build --target check --build-arg ENVSOLVE=WHERE -t CHECK -f FILE ."
         yield "#                              docker run --rm --gpus all CHECK"
         yield "#                              (WHERE: what pip installs envsolve from, or a wheel beside this file)"
     yield f"# Pin the base image:          --build-arg BASE={made.base}@sha256:DIGEST"
@@ -285,7 +285,7 @@ def _build(made: Recipe) -> Iterator[str]:
 
 
 def _check(made: Recipe) -> Iterator[str]:
-    """The environment proved as far as that goes without a GPU; run as an image, the stage proves the rest."""
+    """The stage that checks the environment without a GPU; running it as an image checks the rest."""
     yield "FROM build AS check"
     yield from _settings(made)
     proof = install_envsolve(made)

@@ -40,7 +40,7 @@ def _comments(plan: Plan) -> Iterator[str]:
     if words := override(terms):
         yield f"# where no such driver is seen (login node, image): {words}conda env create --prefix DIR --file ..."
     for name, value in activated(plan).items():
-        yield f"# set where it runs: {name}={value}"
+        yield f"# set at run time: {name}={value}"
 
 
 def _body(plan: Plan) -> Iterator[str]:
@@ -60,5 +60,5 @@ def _body(plan: Plan) -> Iterator[str]:
 
 
 def _scalar(text: str) -> str:
-    """Text as YAML: as it is where that is plain, else in JSON's quotes, which are YAML's too."""
+    """Text as YAML: as it is where that is plain, otherwise in JSON's quotes, which are YAML's too."""
     return text if _PLAIN.fullmatch(text) and ": " not in text and not text.endswith(":") else json.dumps(text)

@@ -46,7 +46,7 @@ _LIBRARY_PATH = 'LIBRARY_PATH="$CUDA_HOME/lib64:$CUDA_HOME/lib64/stubs${LIBRARY_
 
 
 def is_compiled(package: PlannedPackage, plan: Plan) -> bool:
-    """Whether it is compiled in the environment, after all else is there."""
+    """Whether it is compiled in the environment, after everything else is installed."""
     return plan.toolchain is not None and package.kind == "sdist" and package.name in plan.toolchain.compiles
 
 
@@ -56,7 +56,7 @@ def export_jobs(python: str) -> str:
 
 
 def library_path(toolchain: Toolchain) -> str | None:
-    """The linker's option by which what is compiled finds the CUDA libraries of the environment; None without such."""
+    """The linker option for the CUDA libraries of the environment; None if it has none."""
     if toolchain.nvcc_from != "pip" or toolchain.CUDA_HOME is None:
         return None
     return f"-Wl,-rpath,$ORIGIN/..{toolchain.CUDA_HOME.removeprefix(SITE_PACKAGES)}/lib"

@@ -166,7 +166,7 @@ def _tables(root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _set(table: Any, name: str, entry: Any) -> None:
-    """Set an entry in the spelling that is there, with the extras that are asked for."""
+    """Set an entry in its existing spelling, with the requested extras."""
     key = next((key for key in table if canonicalize_name(key) == name), name)
     old = table.get(key)
     if isinstance(old, dict) and "extras" in old:

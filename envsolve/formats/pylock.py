@@ -82,14 +82,14 @@ def render_plans(plans: Plans, *, sources: bool = False) -> str:
 
 
 def check_path(path: Path) -> None:
-    """See that installers will take a file of this name for a lock.
+    """Make sure that installers recognize a file of this name as a lock.
 
     Raises:
         UsageError: It is neither ``pylock.toml`` nor ``pylock.NAME.toml`` (PEP 751).
     """
     if not is_valid_pylock_path(path):
         raise UsageError(
-            f"a lock cannot be named {path.name}: installers know it by its name",
+            f"a lock cannot be named {path.name}: installers recognize it by its name",
             hint="name it pylock.toml, or pylock.NAME.toml with no dot in NAME",
         )
 
@@ -148,7 +148,7 @@ def platform_markers(machines: Sequence[Machine]) -> tuple[str, ...]:
 
 
 def _specifier(text: str | None) -> SpecifierSet | None:
-    """Requires-Python, unless it is one of the malformed ones of old releases, which installers disregard."""
+    """Requires-Python, unless it is malformed, as in some old releases: installers ignore it then."""
     try:
         return SpecifierSet(text) if text else None
     except InvalidSpecifier:
@@ -179,7 +179,7 @@ class _Class:
 
     @property
     def marker(self) -> str:
-        """Holds where the class is to be installed, and nowhere else."""
+        """The marker that holds only for this class."""
         return _all_of(self.cell, f"'{self.group}' in dependency_groups" if self.group else "")
 
 
@@ -291,7 +291,7 @@ def _merged(entries: Sequence[_Entry], classes: _Classes) -> list[_Entry]:
 
 
 def _marker(members: frozenset[str], classes: _Classes) -> str:
-    """Holds for some of the classes and for no other; empty if it is for all of them."""
+    """The marker that holds only for the given classes; empty if it is for all of them."""
     if len(members) == len(classes):
         return ""
     alternatives: dict[str, None] = {}

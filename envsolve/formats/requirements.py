@@ -48,7 +48,7 @@ def _heading(plan: Plan) -> Iterator[str]:
         yield f"# machine: {one_line(machine)}"
     yield f"# Python {plan.python or 'unknown'}, variant {plan.cuda or 'none'}"
     for name, value in sorted(plan.environment.items()):
-        yield f"# set where it runs: {name}={value}"
+        yield f"# set at run time: {name}={value}"
 
 
 def _hash_lines(package: PlannedPackage) -> Iterator[str]:

@@ -51,7 +51,7 @@ def render(
     """The summary.
 
     Args:
-        plan: Any plan; an impossible one is shown as its conflict and the remedies.
+        plan: Any plan; an impossible one is shown as its conflict and the fixes.
         today: The day from which the age of the catalogue is counted; None for the real one.
         sources: Print the source under each fact of a conflict; the titles are long, so this is optional.
             Also list every package, and what requires it.
@@ -63,7 +63,7 @@ def render(
 
 
 def body(plan: Plan, *, sources: bool = False) -> str:
-    """The summary without what is said last: how old the facts are, and what to do next."""
+    """The summary without its end: the age of the facts, and the next step."""
     plan = public(plan)
     sections = [
         _heading(plan),
@@ -73,7 +73,7 @@ def body(plan: Plan, *, sources: bool = False) -> str:
             else [_packages(plan, every=sources), _fast_paths(plan) if sources else ()]
         ),
         warning_lines(plan),
-        [f"Set where it runs: {name}={value}" for name, value in sorted(plan.environment.items())],
+        [f"Set at run time: {name}={value}" for name, value in sorted(plan.environment.items())],
     ]
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines)
 
@@ -296,7 +296,7 @@ def _what_if_lines(answer: WhatIf) -> Iterator[str]:
 
 
 def _packages_to_show(answer: WhatIf) -> set[str]:
-    """The packages that are worth a line: those that were asked for, or that a machine decides on."""
+    """The packages with a line of their own: requested ones, and those that depend on the machine."""
     asked = {canonicalize_name(Requirement(text).name) for text in answer.now.requirements}
     plans = (answer.now, answer.then)
     judged = {one.package for plan in plans for one in plan.support}

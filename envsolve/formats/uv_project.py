@@ -115,7 +115,7 @@ def also_asked(text: str) -> tuple[str, ...]:
 
 
 class _File:
-    """The document of a ``pyproject.toml``; every method changes what is not yet as it must be, and nothing else."""
+    """The document of a ``pyproject.toml``; every method changes only what is not yet correct."""
 
     def __init__(self, document: Any) -> None:
         self._project = document["project"]
@@ -136,7 +136,7 @@ class _File:
         return any("extra" in entry for name in names for entry in as_list(sources.get(name, ())))
 
     def require_python(self, parts: Sequence[Part]) -> None:
-        """Name the Python if the project names none: uv assumes the one at hand."""
+        """Name the Python if the project names none: uv assumes the current one."""
         pythons = sorted({part.python for part in parts if part.python})
         if "requires-python" not in self._project and len(pythons) == 1:
             self._project["requires-python"] = f"=={pythons[0]}.*"

@@ -1,4 +1,4 @@
-"""Compiling GPU sources in an environment: whether this machine can, and the variables of the build."""
+"""Compiling GPU sources in an environment: whether this machine can do it, and the variables of the build."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def variables(
 
 
 def max_jobs() -> int:
-    """Compilers that may run at the same time: one for each processor, as far as the memory goes."""
+    """The number of parallel compilers: one for each processor, if the memory is enough."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(1, min(processors, min([memory, *_memory_limits()]) // _JOB_BYTES))
@@ -231,7 +231,7 @@ _BLOCK = 1 << 20
 
 
 def copy_sources(directory: Path, target: Path) -> None:
-    """Copy a directory for a build, which may then write into it; environments in it, this one's too, are left out.
+    """Copy a directory for a build, which may write into it; environments in it are left out.
 
     Raises:
         OSError: A part of it cannot be read.

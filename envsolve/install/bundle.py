@@ -173,7 +173,7 @@ def make_bundle(
 
 
 def _refuse_links(directory: Path, *, may_be_one: bool) -> None:
-    """Refuse a place from which files would be written, or deleted, somewhere else: others may have filled it."""
+    """Refuse an output path with links or devices, through which files elsewhere would be written or deleted."""
     if directory.is_symlink() and not may_be_one:
         _refuse_link(directory)
     for folder in (directory, directory / "wheels"):
@@ -264,7 +264,7 @@ def read_me(bundle: Bundle) -> str:
 
 
 def in_words(bundle: Bundle) -> Iterator[str]:
-    """What is downloaded or compiled at the first use, and what provides it."""
+    """A download or compilation at the first use, and what provides it."""
     for one in bundle.later:
         known = f"provided by {one.provided}" if one.provided else f"not provided: {one.fix}"
         yield f"{one.package} {one.what} ({known})"

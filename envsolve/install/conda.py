@@ -64,7 +64,7 @@ def read_conda_lock(path: Path, python: str | None = None, groups: Sequence[str]
 
     Args:
         path: The file.
-        python: The Python that is asked for; None for that of the lock.
+        python: The Python that is requested; None for that of the lock.
         groups: Dependency groups, of which such a lock has none.
 
     Raises:
@@ -167,7 +167,7 @@ class CondaWork:
     """Everything needed to install conda packages.
 
     Attributes:
-        aim: All that the environment is to hold.
+        aim: Everything that the environment should contain.
         subdir: The packages' subdir, ``linux-64``.
         python: The environment's Python, ``3.12``; None for one without.
     """

@@ -62,7 +62,7 @@ def title() -> str:
 
 
 class _GoneError(Exception):
-    """A channel has a package no longer, or another file under its name."""
+    """A channel no longer has a package, or has another file under its name."""
 
 
 async def fill(order: Order) -> None:
@@ -114,7 +114,7 @@ def _reporter(lib: Any, count: int) -> Any:
 
 
 def main(words: Sequence[str]) -> int:
-    """Read an order and carry it out; the exit status is 1 where that failed."""
+    """Read an order and carry it out; the exit status is 1 if that failed."""
     order = msgspec.json.decode(Path(words[0]).read_bytes(), type=Order)
     try:
         asyncio.run(fill(order))

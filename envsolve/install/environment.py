@@ -60,7 +60,7 @@ def resolved(prefix: Path) -> Path:
         raise UsageError(f"a name in the prefix is longer than {_NAME_MAX} bytes", hint="give --prefix a shorter name")
     if path in (here := Path.cwd(), *here.parents):
         raise UsageError(
-            f"the prefix {str(prefix)!r} is the current directory or above it, and cannot be replaced in one step",
+            f"the prefix {str(prefix)!r} is the current directory or a parent of it, which cannot be replaced",
             hint="name another directory with --prefix, for example --prefix env",
         )
     return path
@@ -160,7 +160,7 @@ class Installed:
         python: Its interpreter.
         python_version: ``3.12.1``.
         manager: What filled it, ``uv 0.13.9``.
-        packages: ``(name, version)`` of everything that was asked for.
+        packages: ``(name, version)`` of everything that was requested.
         changed: False if it already was as planned and nothing was done.
         warnings: Plain sentences: assumptions of the lock that could not be judged, and the like.
     """
@@ -201,7 +201,7 @@ def install(
         machine: This machine; if given, the assumptions of ``source`` are checked against it.
         verify: Called with the environment's directory before it is put in place; an exception fails the install,
             False says that nothing could be proved here.
-        progress: Told of every step.
+        progress: Called with every step.
 
     Raises:
         ImpossibleError: The plan is impossible, or the lock does not fit this machine or interpreter.
@@ -241,7 +241,7 @@ class Work(Protocol):
 
     @property
     def aim(self) -> Wanted:
-        """All that the environment is to hold."""
+        """Everything that the environment should contain."""
 
     def holds(self, environment: Path) -> bool:
         """Whether an environment was made for exactly this, and is whole."""
@@ -273,7 +273,7 @@ def _work(origin: Plan | Lock | CondaLock, python: str | None, machine: Machine 
 
 
 def _proved(environment: Path, verify: Callable[[Path], bool], machine: Machine | None, progress: Progress) -> bool:
-    """Verify an environment unless that was done before on the same driver and GPUs; whether anything was proved."""
+    """Verify an environment unless that was done with the same driver and GPUs; returns whether it was checked."""
     here = _circumstances(machine)
     kept = record.read(environment)
     if kept is not None and kept.proof is not None and kept.proof.machine == here:
@@ -303,7 +303,7 @@ def _notes(origin: Plan | Lock | CondaLock) -> tuple[str, ...]:
 
 
 def _held_against(assumptions: Assumptions | None, machine: Machine | None) -> tuple[str, ...]:
-    """Refuse a machine that the lock does not fit; what could not be judged comes back as warnings.
+    """Refuse a machine that the lock does not fit; returns warnings about what could not be judged.
 
     The Python is left out: the interpreter that was found has settled it.
     """
@@ -327,7 +327,7 @@ def _installed(prefix: Path, aim: Wanted, *, changed: bool, warnings: tuple[str,
 
 @contextmanager
 def _disk_errors_explained(prefix: Path) -> Iterator[None]:
-    """Turn what the operating system refuses (disk full, quota, read-only) into a failure that says what to do."""
+    """Turn errors of the operating system (disk full, quota, read-only) into a failure with a hint."""
     try:
         yield
     except OSError as error:
@@ -335,5 +335,5 @@ def _disk_errors_explained(prefix: Path) -> Iterator[None]:
         what = "the disk is full, or a limit on file sizes was met" if full else "the environment could not be written"
         raise InstallError(
             f"{what}: {error}",
-            hint=f"make room on the disk of {prefix.parent}" if full else f"check the rights on {prefix.parent}",
+            hint=f"make room on the disk of {prefix.parent}" if full else f"check the permissions of {prefix.parent}",
         ) from error

@@ -1,4 +1,4 @@
-"""Failures of installing, and what a package manager's last words mean."""
+"""Failures of an install, and the meaning of a package manager's last lines."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _SIGNS = (
         r"error: subprocess-exited-with-error|the build backend returned an error|ERROR: Failed building wheel for",
         InstallError,
         "a source distribution did not build",
-        "see the build's own words above; a compiler or a header may be missing",
+        "see the output of the build above; a compiler or a header may be missing",
     ),
     _sign(
         r"(cause: |\u25b6 )hash mismatch for|^\s*ERROR: THESE PACKAGES DO NOT MATCH THE HASHES|^THESE PACKAGES DO NOT|"
@@ -144,7 +144,7 @@ def explained(manager: str, code: int | None, output: Sequence[str]) -> Envsolve
 
 
 def _plain(line: str) -> str:
-    """A line without what means nothing to its reader: URLs of objects, and the directory that is gone by then."""
+    """A line without what means nothing to the reader: addresses of objects, and the staging directory."""
     return _STAGED.sub("", _OBJECT.sub(r"<\1>", line))
 
 

@@ -1,4 +1,4 @@
-"""Files downloaded into a directory: checked by their hashes, and gone on with after an interruption."""
+"""Download files into a directory, check their hashes, and continue after an interruption."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Fetch:
         return self._started
 
     def all(self, packages: Sequence[PlannedPackage], role: Literal["package", "build"]) -> list[BundledFile]:
-        """Bring every file, and say how large it is and what its SHA-256 is."""
+        """Download every file; returns its size and SHA-256."""
         sizes = [package.size for package in packages]
         # A total that leaves some files out would reach 100 % while files are still missing.
         total = sum(size or 0 for size in sizes) if all(size is not None for size in sizes) else None
@@ -104,8 +104,10 @@ class Fetch:
         known = _checked(part, hashes, size)
         if known is None:
             part.unlink()
-            message = f"{package.filename} is not the file of the plan: its hash or size is another one"
-            raise IndexUnavailableError(message, hint="plan again; if it stays so, the index or a proxy changes files")
+            message = f"{package.filename} is not the file of the plan: its hash or size differs"
+            raise IndexUnavailableError(
+                message, hint="plan again; if that does not help, the index or a proxy changes files"
+            )
         part.replace(target)
         return known
 
@@ -133,12 +135,12 @@ class Fetch:
             left = _ATTEMPTS if part.stat().st_size > begun else left - 1
             if not left:
                 raise IndexUnavailableError(
-                    f"the download of {url} was interrupted too often", hint="run again to go on"
+                    f"the download of {url} was interrupted too often", hint="run the same command again to continue"
                 )
 
 
 def _into(part: Path, begun: int, limit: int) -> Callable[[requests.Response], bool]:
-    """What writes a response into a file, from a byte on if the host sends that part; its answer: whether all came.
+    """Return a function that writes a response into a file and returns whether the file is complete.
 
     It stops beyond the limit, where the file has another size and hash than planned.
     """
@@ -202,7 +204,7 @@ def _local_size(url: str) -> int | None:
 
 
 def _remote_sizes(files: Sequence[File]) -> dict[str, int | None]:
-    """The sizes by URL, as far as hosts say them."""
+    """The sizes by URL, as far as hosts state them."""
     from envsolve.packages.http import Session
     from envsolve.packages.settings import read_settings
 

@@ -116,7 +116,7 @@ class File:
 
     @property
     def requirement(self) -> str:
-        """A hash-checked requirements line that only this very file satisfies, for pip and uv alike.
+        """A requirements line with a hash that only this file satisfies, for pip and uv.
 
         A direct reference is fetched from its URL and nowhere else: no index, mirror or look-alike is asked.
         """
@@ -159,7 +159,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """All that an environment is to hold.
+    """Everything that an environment should contain.
 
     Attributes:
         size: Bytes of all files together; None if that of one is not known.
@@ -302,7 +302,7 @@ def _tree(name: str, version: str | None, tree: Tree) -> File:
 
 
 def _strong(hashes: Mapping[str, str], what: str) -> dict[str, str]:
-    """Those hashes that pip and uv check; md5 and sha1 prove nothing.
+    """The hashes that pip and uv check; md5 and sha1 prove nothing.
 
     Raises:
         UsageError: One of them is not a hexadecimal number of the right length.

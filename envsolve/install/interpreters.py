@@ -1,4 +1,4 @@
-"""Finding the Python that an environment is made from, asking it what it is, and having it make the environment."""
+"""Finding the Python for an environment, inspecting it, and letting it make the environment."""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ from envsolve.values import DriverVersion
 
 
 def for_machine(lock: Lock, machine: Machine | None, python: str | None, groups: Sequence[str]) -> Lock:
-    """The lock with the part that is to be installed settled.
+    """The lock reduced to the part for this machine.
 
     Args:
         lock: Of one class, of several, or of another tool's making.
-        machine: This machine; None if nothing is known of it.
+        machine: This machine; None if nothing is known about it.
         python: ``3.12``, if requested.
         groups: Requested dependency groups; of a lock of several classes, the one class.
 
@@ -55,14 +55,14 @@ def for_machine(lock: Lock, machine: Machine | None, python: str | None, groups:
 
 def _named(groups: Sequence[str], classes: Classes) -> str:
     if len(groups) > 1:
-        raise UsageError("an environment is of one class of machines", hint="leave all but one --group out")
+        raise UsageError("an environment is of one class of machines", hint="give only one --group")
     if groups[0] not in classes:
         raise UsageError(f"the lock has no class {groups[0]}", hint=_choices(list(classes)))
     return groups[0]
 
 
 def _fitting(classes: Classes, machine: Machine | None, python: str | None) -> str:
-    """The class that a machine is of; of several the one that asks the most of its driver."""
+    """The class of a machine; of several the one with the highest driver requirement."""
     # The Python is settled by the interpreter that is found, and only orders what else fits.
     loose = {name: replace(one, python=None) for name, one in classes.items() if python in (None, one.python)}
     if not loose:
@@ -83,10 +83,10 @@ def _fitting(classes: Classes, machine: Machine | None, python: str | None) -> s
 
 
 def _only_one(fitting: Classes, machine: Machine | None) -> str:
-    """The one class that fits; of several that certainly do, the one with the highest driver requirement.
+    """The class that fits; of several that certainly fit, the one with the highest driver requirement.
 
     Raises:
-        UsageError: Too little is known of the machine to choose.
+        UsageError: Too little is known about the machine to choose.
     """
     if len(fitting) == 1:
         return next(iter(fitting))
@@ -132,7 +132,7 @@ def locked(path: Path) -> tuple[tuple[str, str], ...]:
 
 
 def is_own_lock(path: Path) -> bool:
-    """Whether a file is there that envsolve wrote as a lock, and that is whole."""
+    """Whether a file exists that envsolve wrote as a lock, and is complete."""
     try:
         return is_file(path) and read_lock(path).pylock.created_by == OURS
     except (OSError, UsageError):

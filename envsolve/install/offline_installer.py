@@ -28,7 +28,7 @@ def stop(message):
 
 
 def shown(text):
-    """Return a text without what would command a terminal."""
+    """Return a text without control characters."""
     return "".join(one if one.isprintable() else "?" for one in str(text))
 
 
@@ -50,7 +50,7 @@ def read_bundle():
 
 
 def take(prefix):
-    """Take the directory for this install alone; what an interrupted one left there is removed."""
+    """Claim the directory for this install, and remove what an interrupted one left there."""
     mark = prefix / ".unfinished"
     try:
         prefix.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def digest(path):
 
 
 def check(bundle):
-    """Stop if this is another machine than the bundle is for, or if a file was damaged on its way."""
+    """Stop if the bundle is not for this machine, or if a file was damaged during the transfer."""
     here = "{}.{}".format(*sys.version_info[:2])
     if bundle["python"] not in (None, here):
         stop("the bundle is for Python {0}, and this is {1}: run it with python{0}".format(bundle["python"], here))
@@ -135,7 +135,7 @@ def main(words):
     purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = subprocess.check_output([str(python), "-c", purelib], universal_newlines=True).strip()
     for name, value in sorted(bundle["environment"].items()):
-        print("set where it runs: {}={}".format(shown(name), shown(value.replace("{site_packages}", packages))))
+        print("set at run time: {}={}".format(shown(name), shown(value.replace("{site_packages}", packages))))
     for line in bundle["missing"]:
         print("note: " + shown(line))
     mark.unlink()

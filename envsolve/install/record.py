@@ -45,7 +45,7 @@ CONFIG = "pip.ini" if sys.platform == "win32" else "pip.conf"
 
 
 def without_block(text: str) -> str:
-    """A configuration without what guard wrote; as it is where it wrote nothing, or its marks are not whole."""
+    """A configuration without what guard wrote; unchanged if guard wrote nothing or its markers are damaged."""
     lines = text.splitlines()
     if BEGIN not in lines or END not in lines:
         return text
@@ -143,7 +143,7 @@ def write(environment: Path, *, python: str, manager: str, wanted: Wanted, pip: 
 
 
 def write_proof(environment: Path, proof: Proof) -> None:
-    """Add to an environment's record what came of verifying it."""
+    """Add the result of verification to an environment's record."""
     kept = read(environment)
     if kept is not None and os.access(environment / FOLDER, os.W_OK):
         fresh = environment / FOLDER / f"{_RECORD}.new"
@@ -214,7 +214,7 @@ def holds(environment: Path, wanted: Wanted, python: str | None) -> bool:
 
 
 def missing(environment: Path, wanted: Wanted) -> list[str]:
-    """The wanted packages that a package manager has just failed to put there whole, as ``name version``."""
+    """The packages that a package manager did not install completely, as ``name version``."""
     return _absent(environment, [(file.name, file.version) for file in wanted.files], whole=True)
 
 
@@ -250,7 +250,7 @@ def _identity(files: tuple[File, ...]) -> frozenset[tuple[object, ...]]:
 
 
 def _building(assumptions: Assumptions | None) -> Building | None:
-    """How what was compiled was: for which GPUs, by which nvcc."""
+    """How packages were compiled: for which GPUs, by which nvcc."""
     return assumptions.building if assumptions else None
 
 

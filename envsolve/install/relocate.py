@@ -1,4 +1,4 @@
-"""Making an environment that was built in one directory fit for another.
+"""Relocating an environment that was made in another directory.
 
 Two kinds of files carry the directory of their environment: scripts in ``bin``, and what a source distribution wrote
 into its own files while it was built. Files are replaced, never written in place: uv links them to its cache, and
@@ -40,7 +40,7 @@ def relocate(environment: Path, final: Path, built: Iterable[str], cited: Iterab
         environment: The environment's current directory.
         final: Its final directory.
         built: Names of the packages that were built from source here; the files of wheels name no directory.
-        cited: Those that were asked for by a URL which says what they are: a commit of a repository.
+        cited: Those that were requested by a URL which says what they are: a commit of a repository.
     """
     built_names, cited_names = ({canonicalize_name(name) for name in names} for names in (built, cited))
     changed = _rewrite_scripts(environment, final)
@@ -155,7 +155,7 @@ _AND_PATH = ":$PATH"
 
 
 def write(site_packages: Path, environment: Mapping[str, str]) -> None:
-    """Write the file that sets ``environment`` by default; none where there is nothing to set.
+    """Write the file that sets ``environment`` by default; none if there is nothing to set.
 
     Args:
         site_packages: The directory of packages, ``PREFIX/lib/python3.12/site-packages``.

@@ -42,7 +42,7 @@ _FUNCTION = re.compile(r"\bcu[A-Z]\w*\b")
 
 
 def complete(home: Path, compiler: str | None) -> None:
-    """Give a toolkit of packages the names that linkers and builds look for.
+    """Add the file names that linkers and builds look for to a toolkit made of packages.
 
     Args:
         home: ``site-packages/nvidia/cu13``.
@@ -101,12 +101,12 @@ def place(building: Building) -> str:
 
 
 def can_bring(building: Building) -> bool:
-    """Whether such packages are known, and what installs them is here."""
+    """Whether such packages are known, and their installer is present."""
     return bool(building.conda) and importlib.util.find_spec("rattler") is not None
 
 
 def way(building: Building) -> str | None:
-    """How to bring one, in words; None if no packages are known."""
+    """How to get a toolkit, in words; None if no packages are known."""
     if not building.conda:
         return None
     return f"with {_EXTRA} beside envsolve (pip install '{_EXTRA}') the same command brings nvcc from conda-forge"
@@ -183,7 +183,7 @@ class Sources:
 
     @classmethod
     def of(cls, wanted: Wanted, machine: Machine | None) -> Sources | None:
-        """See that this machine can compile what is to be compiled; None if nothing is.
+        """Check that this machine can compile the sources; None if there is nothing to compile.
 
         Raises:
             UsageError: No host compiler within the limits is here, or no nvcc of the right version, nor what brings it.
@@ -205,12 +205,12 @@ class Sources:
         return None if own else cls((), stated, Host(cc, cc) if cc else None, None)
 
     def others(self, wanted: Wanted) -> Wanted:
-        """All else, which is installed first."""
+        """The remaining packages, which are installed first."""
         return replace(wanted, files=tuple(file for file in wanted.files if file not in self.files))
 
     @property
     def from_conda(self) -> bool:
-        """Whether the toolkit is brought out of conda packages."""
+        """Whether the toolkit is installed from conda packages."""
         return bool(self.files) and self.home is None and self.building.nvcc_from != "pip"
 
     def variables(self) -> Mapping[str, str]:
@@ -232,7 +232,7 @@ class Sources:
         return building.home_in(self.building, packages)
 
     def complete(self, stage: Staging, progress: Progress) -> None:
-        """Bring a toolkit that is to come out of conda packages, and give one of packages what it lacks for linking.
+        """Install a toolkit from conda packages if needed, and complete a toolkit made of packages for linking.
 
         That is for what is compiled here, and for code that is compiled as it runs.
 
@@ -265,7 +265,7 @@ def logged(stage: Staging, progress: Progress) -> Iterator[Progress]:
             kept = stage.prefix.with_name(f"{stage.prefix.name}.{_LOG}")
             # Moved, not copied: a link of that name is replaced, and what it points to stays as it is.
             path.replace(kept)
-            advice = f"the whole log is {kept}; what it means: envsolve diagnose --log {kept}"
+            advice = f"the full log is in {kept}; to explain it: envsolve diagnose --log {kept}"
             raise InstallError(error.message, hint=f"{error.hint}; {advice}" if error.hint else advice) from error
 
 

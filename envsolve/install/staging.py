@@ -81,7 +81,7 @@ def _numbers() -> Iterator[int]:
 
 
 def _works_in(pid: int, folder: bytes) -> bool:
-    """Whether a process was started by an install that works in ``folder``, or runs the Python that lies in it."""
+    """Whether a process was started by an install in ``folder``, or runs the Python in it."""
     try:
         variables = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
         program = (_PROC / str(pid) / "cmdline").read_bytes().partition(b"\0")[0]

@@ -40,7 +40,7 @@ class WheelWork:
     """Everything needed to install a plan of wheels, or a pylock.toml.
 
     Attributes:
-        aim: All that the environment is to hold.
+        aim: Everything that the environment should contain.
         target: The interpreter that it is made from.
         manager: ``uv`` or ``pip``; None takes the preferred one that is present.
         machine: This machine, for what is compiled on it.
@@ -155,7 +155,7 @@ def _make(
 
 
 def _refuse_replaced(made: Mapping[Path, os.stat_result | None], environment: Path) -> None:
-    """Refuse an environment of which a package has replaced what makes it one.
+    """Refuse an environment if a package replaced its interpreter, scripts or settings.
 
     Raises:
         InstallError: It did; the message names the file, and the package if its RECORD lists the file.
@@ -176,7 +176,7 @@ def _brings(dist: Distribution, path: Path) -> bool:
 
 
 def _held_to_all_hashes(files: Sequence[File], stage: Staging) -> tuple[File, ...]:
-    """The files; those of several hashes as copies that have them all, since pip and uv look for any one of them.
+    """The files; those with several hashes as verified local copies, since pip and uv check only one of the hashes.
 
     Raises:
         IndexUnavailableError: A file is not the one that was planned, or cannot be had.
@@ -220,7 +220,7 @@ def _fill(
     made: Mapping[Path, os.stat_result | None],
     progress: Progress,
 ) -> None:
-    """Have the manager install everything; if files from its cache are damaged, once more without the cache."""
+    """Let the manager install everything; if files from its cache are damaged, try again without the cache."""
     requirements = stage.folder / "requirements.txt"
     # In a file: pip and uv accept hashes only there, not on the command line.
     requirements.write_text("".join(f"{file.requirement}\n" for file in (*aim.files, *extra)), encoding="utf-8")
@@ -245,7 +245,7 @@ def _build(
     options: Sequence[str] = (),
     told: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Have the manager build sources, the source trees last: no hash can be demanded of those.
+    """Let the manager build sources, the source trees last, since those have no hashes.
 
     Args:
         options: Of the manager. A package that is compiled against installed ones is built here and never taken from

@@ -16,7 +16,7 @@ _BUILD_NUMBER = re.compile(r"^([^-]+-[^-]+)-(\d+)[^-]*(-[^-]+-[^-]+-[^-]+)$")
 
 
 def wheel_of(package: Locked, environment: Environment) -> str | None:
-    """The wheel of a lock that an installer takes on a system; of two that fit equally the one with the newer build."""
+    """The wheel of a lock that an installer uses on a system; of two that fit equally the one with the newer build."""
     ranked = [(rank, file) for file in package.files if (rank := environment.rank(file)) is not None]
     if len(ranked) < 2:
         return ranked[0][1] if ranked else None
@@ -60,7 +60,7 @@ def _published(package: Locked, version: Version, catalogue: Catalogue, environm
 
 
 def _named(builds: Sequence[Build], file: str) -> Sequence[Build]:
-    """The builds of a file name; else those of the same name but for the build number, of which the newest is known."""
+    """The builds of a file name; otherwise those that differ only in the build number."""
     found = [build for build in builds if any(build.filename(tag) == file for tag in build.pythons)]
     plain = _plain(file)
     return found or [build for build in builds if any(_plain(build.filename(tag)) == plain for tag in build.pythons)]
@@ -72,7 +72,7 @@ def _on_index(build: Build, catalogue: Catalogue) -> bool:
 
 
 def _has_version(build: Build, version: Version) -> bool:
-    """Whether a build is of a version, whose local part may say the variant of a build that has none."""
+    """Whether a build has a version; the local part of the version may state the variant."""
     local = version.local
     return build.version == version.public and (not local or local in (build.local.lstrip("+"), build.variant))
 

@@ -91,7 +91,7 @@ def _python(lock: LockFile, machine: Machine, python: str | None, catalogue: Cat
 
 
 def _has_wheels(lock: LockFile, machine: Machine, python: str) -> bool:
-    """Whether a lock, with all extras, has a wheel for a Python of every package that has wheels alone."""
+    """Whether a lock, with all extras, has a wheel for a Python of every package that has only wheels."""
     environment = Environment.of(machine, python)
     packages = lock.select(environment, lock.choices) or ()
     return all(
@@ -100,7 +100,7 @@ def _has_wheels(lock: LockFile, machine: Machine, python: str) -> bool:
 
 
 def _best(case: _Case, chosen: Sequence[str], faults: Sequence[Finding]) -> MachineAnswer:
-    """The answer for what is installed by default, or for the extra or group with which the lock runs instead."""
+    """The result for the default install, or for the extra or group with which the lock runs."""
     fixed = [*chosen, *case.own_class]
     first = case.answer(fixed, faults)
     # Triton alone is what some lock without torch has left of it.
@@ -345,7 +345,7 @@ class _Case(msgspec.Struct, frozen=True):
                 yield Finding("gpu-unused", "unknown", package.line, text, asked, source)
 
     def _named(self, packages: Sequence[Locked], torch: _Taken) -> Iterator[Finding]:
-        """Of wheels that the catalogue does not list, those whose names say another torch or CUDA than the lock's."""
+        """Wheels that the catalogue does not list and whose names state another torch or CUDA than the lock's."""
         for package in packages:
             file = wheel_of(package, self.environment)
             place = package.index if package.index and package.index.endswith(".whl") else file

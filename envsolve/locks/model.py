@@ -22,7 +22,7 @@ STATUSES: tuple[Status, ...] = ("does not run", "incomplete", "unknown", "runs")
 
 
 def plain(text: Any) -> str | None:
-    """A text of a lock that becomes part of a line of an answer, or is compared as a version; None if there is none.
+    """A text of a lock that is printed or compared as a version; None if there is none.
 
     Raises:
         ValueError: It is no text, has line breaks or other control characters, or is too long to compare.
@@ -89,7 +89,7 @@ class LockFile:
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that keeps a lock from running on a machine, or that is not known.
+    """One reason why a lock does not run on a machine, or one unknown fact.
 
     Attributes:
         code: Stable name: ``build-does-not-run``.
@@ -193,7 +193,7 @@ RULES = {
     "unknown": "A fact that decides whether a build runs is not known.",
     "unknown-build": "The catalogue has no facts about a locked build.",
     "variant-mix": "Locked builds are for different variants.",
-    "version-mismatch": "Locked builds do not go with each other.",
+    "version-mismatch": "Locked builds are not compatible with each other.",
 }
 
 

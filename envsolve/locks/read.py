@@ -19,7 +19,7 @@ from envsolve.rules.platform import Environment
 from envsolve.system.files import is_file, parse_toml, read_regular
 
 Table = Mapping[str, Any]
-LOCK_AGAIN = "let the tool that wrote it lock again"
+LOCK_AGAIN = "make the lock again with the tool that wrote it"
 _NAMED = re.compile(r'^(?:[ \t]*)(?:name[ \t]*=[ \t]*"([^"]*)"|version[ \t]*=[ \t]*"([^"]*)")', re.MULTILINE)
 
 
@@ -281,7 +281,7 @@ def kind_of(path: Path, text: str) -> str | None:
 
 @contextmanager
 def as_its_tool_writes_it(path: Path, kind: str | None) -> Iterator[None]:
-    """Take every error within for a lock of another shape; parts of a lock are read only when they are selected.
+    """Report every error in the block as a malformed lock; parts of a lock are read only when they are selected.
 
     Raises:
         UsageError: There was one.
@@ -290,7 +290,7 @@ def as_its_tool_writes_it(path: Path, kind: str | None) -> Iterator[None]:
         yield
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         what = f"it is not a {kind} as its tool writes it ({type(error).__name__}: {error})"
-        raise wrong(str(path), what, "let the tool that wrote it lock again") from None
+        raise wrong(str(path), what, "make the lock again with the tool that wrote it") from None
 
 
 def read_lock_file(path: Path) -> LockFile:

@@ -90,7 +90,7 @@ class UvLock(LockFile):
         return [self._locked(package) for package in packages.values()]
 
     def _reached(self, roots: Sequence[tuple[Table, str]], case: _Case) -> Sequence[Table]:
-        """The packages that packages lead to, each given with the extra or group of it that is meant."""
+        """The packages that the given ones require, each with its extra or group."""
         waiting = deque(roots)
         done: dict[tuple[int, str], Table] = {}
         while waiting:
@@ -104,7 +104,7 @@ class UvLock(LockFile):
         return tuple(done.values())
 
     def _edges(self, listed: Sequence[Table] | str) -> Sequence[Table]:
-        """Requirements, of most of which there is only the text."""
+        """Requirements; most of them are kept as text."""
         if not isinstance(listed, str):
             return listed
         if listed not in self._parsed:

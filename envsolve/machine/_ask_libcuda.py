@@ -1,4 +1,4 @@
-"""Runs in a child process: what does ``libcuda`` say? Prints one JSON object. Standard library only.
+"""Runs in a child process: ask ``libcuda`` for its version and GPUs. Prints one JSON object. Standard library only.
 
 Usage: ``python _ask_libcuda.py LIBRARY [devices]``. A child, because a broken driver library may crash or hang its
 process, and because a process that has loaded one ``libcuda`` cannot load another.

@@ -1,4 +1,4 @@
-"""Reading the machine at hand: every source asked at once, joined into one value."""
+"""Reading this machine: all sources in parallel, joined into one value."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def detect(
     nvml: Callable[[], NvmlAnswer] = read_nvml,
     libcuda: AskLibcuda = ask_libcuda,
 ) -> Machine:
-    """Read the machine at hand.
+    """Read this machine.
 
     Every child process has a time limit, and none of their failures fails detection: what could not be read is None.
 

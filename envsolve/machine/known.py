@@ -120,7 +120,7 @@ class _TooLongError(Exception):
 
 
 def _printable(value: Any, limit: int = _MAX_CHARACTERS) -> Any:
-    """Without control characters, which could make a terminal show another thing than what is there.
+    """A text without control characters, which could mislead a reader of the terminal.
 
     Raises:
         _TooLongError: A text is longer than what any field means.
@@ -141,7 +141,7 @@ def _printable(value: Any, limit: int = _MAX_CHARACTERS) -> Any:
 
 
 def _without_null(value: Any) -> Any:
-    """Without null fields: to a reader, a null field and a missing one are the same."""
+    """A value without null fields: a null field and a missing one mean the same."""
     if isinstance(value, dict):
         return {key: _without_null(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -150,7 +150,7 @@ def _without_null(value: Any) -> Any:
 
 
 def _without_nameless(raw: dict[str, Any]) -> dict[str, Any]:
-    """Without list entries that say nothing; a GPU of which nothing is known is still a GPU."""
+    """A value without empty list entries; a GPU about which nothing is known still counts."""
     result = dict(raw)
     for key in _LISTS:
         if isinstance(items := raw.get(key), list):
@@ -171,7 +171,7 @@ def _with_gpus(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _normal(machine: Machine) -> Machine:
-    """Spellings of other tools brought to ours: ``AMD64``, ``Linux``, ``sm_89``, ``3.12.4``."""
+    """Spellings of other tools, normalized: ``AMD64``, ``Linux``, ``sm_89``, ``3.12.4``."""
     platform = machine.platform
     if platform is not None:
         os, arch = platform.os, platform.arch
@@ -197,7 +197,7 @@ def _normal_gpu(gpu: Gpu) -> Gpu:
 
 
 def faults(machine: Machine) -> Iterator[tuple[str, str]]:
-    """Fields whose text is well typed but cannot be: (path, what is wrong)."""
+    """Fields with the right type but an impossible text: (path, what is wrong)."""
     driver, platform = machine.driver, machine.platform
     texts = [("python", machine.python, _PYTHON, "a Python version such as 3.12")]
     if platform is not None:

@@ -125,7 +125,7 @@ class Gpu(msgspec.Struct, frozen=True):
 
     @property
     def accelerator(self) -> Accelerator:
-        """The same as an accelerator of its vendor."""
+        """This GPU as an accelerator of its vendor."""
         return Accelerator(NVIDIA, self.name, self.compute_capability, self.memory_mib, self.uuid, self.mig)
 
     @property
@@ -213,7 +213,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 def changed(machine: Machine, said: Machine) -> Machine:
-    """A machine with the platform, driver, GPUs and Python that another states; what that leaves open stays.
+    """A machine with the platform, driver, GPUs and Python of another; unset fields stay as they are.
 
     Another operating system takes the old one's libc and distribution away. A cuda-compat ``libcuda`` stays on the
     loader path whatever the driver.

@@ -218,7 +218,7 @@ def _slices(api: Any, handle: Any, cc: tuple[int, int] | None) -> tuple[Slice, .
 
 
 def _try(api: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    """One NVML call; None if NVML refuses it. Each fact is asked for separately, so one refusal costs one field."""
+    """One NVML call; None if NVML refuses it. Each fact is queried separately, so one refusal costs one field."""
     try:
         return function(*arguments)
     except api.NVMLError:
@@ -367,7 +367,7 @@ def _branch(version: str | None) -> int:
 def judge_driver(
     version: tuple[str, str] | None, nvml: NvmlAnswer, loaded: Libcuda | None, own: Libcuda | None
 ) -> tuple[Driver | None, dict[str, str]]:
-    """Put together what is known of the driver.
+    """Combine what is known about the driver.
 
     Args:
         version: Kernel driver version and its source.

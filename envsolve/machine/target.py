@@ -136,7 +136,7 @@ def _told_otherwise(part: str) -> str | None:
 
 
 def _bare_version(part: str) -> str | None:
-    """Advice on a version without the word that says of what; a bare ``8.6`` is a compute capability."""
+    """Advice on a version without the word that reports about what; a bare ``8.6`` is a compute capability."""
     if _DRIVER_VERSION.fullmatch(part):
         return f"for the driver write: driver {part}"
     if _PYTHON_VERSION.fullmatch(part):
@@ -163,7 +163,7 @@ def _mistyped(part: str) -> str | None:
 
 
 def _in_common(one: str, other: str) -> float:
-    """The share of characters that two words have in common: no less than their likeness as difflib measures it."""
+    """An upper bound of difflib's similarity: the share of characters that two words have in common."""
     return 2 * (Counter(one) & Counter(other)).total() / (len(one) + len(other))
 
 
@@ -221,7 +221,7 @@ def _platform(match: re.Match[str]) -> Target:
 
 
 def _distro(text: str) -> str:
-    """As detection writes it: ``ubuntu 22.04``."""
+    """A distribution as detection writes it: ``ubuntu 22.04``."""
     return re.sub(r"(?<=[a-z])[-_ ]?(?=\d)", " ", text.lower())
 
 
@@ -308,7 +308,7 @@ def machine_from_target(target: Target, catalogue: Catalogue) -> Machine:
 
 
 def in_words_of_parts(target: Target, catalogue: Catalogue) -> Target:
-    """Put the parts that the catalogue has for it in the place of a name such as ``g5.xlarge`` or ``JetPack 6.2``."""
+    """Put the parts that the catalogue has for it in place of a name such as ``g5.xlarge`` or ``JetPack 6.2``."""
     gpus, meant = [], []
     for count, name in target.gpus or ():
         known = (one for one in catalogue.machine_names if re.fullmatch(one.words, name.lower()))

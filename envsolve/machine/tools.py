@@ -115,7 +115,7 @@ def toolkit_of(program: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 def read_toolkit(folder: Path, environ: Mapping[str, str]) -> Toolkit:
-    """The toolkit at ``folder``: nvcc's own word on its version, else what the files say."""
+    """The toolkit at ``folder``: the version that nvcc prints, otherwise the one in its files."""
     program = nvcc(folder)
     version = _first(_RELEASE, _ask_own([str(program), "--version"], environ)) if program else None
     return Toolkit(version or written_version(folder), str(folder), program is not None)
@@ -259,7 +259,7 @@ def find_installers(search: Sequence[Path]) -> dict[str, Path]:
 
 
 def read_installer(name: str, path: Path, environ: Mapping[str, str], *, limit: float = 1.0) -> Installer:
-    """The installer at ``path`` with its version: from the metadata beside it, else by asking it.
+    """The installer at ``path`` with its version: from the metadata beside it, otherwise by running it.
 
     The ones written in Python take half a second and more to say their version; what was installed beside them says
     the same at once.

@@ -137,7 +137,7 @@ class RangedFile(io.RawIOBase):
         return data
 
     def close(self) -> None:
-        """Forget what was read."""
+        """Drop the cached bytes."""
         if self._local is not None:
             self._local.close()
         self._pieces.clear()
@@ -155,7 +155,7 @@ class RangedFile(io.RawIOBase):
                 if self._local is not None:  # a host that had ranges a moment ago
                     self._local.seek(start)
                     return [*parts, self._local.read(stop - start)]
-                held = self._held(start) or self._broken("its host answers with another range than asked")
+                held = self._held(start) or self._broken("its host sent another range than requested")
             part = held[: stop - start]
             parts.append(part)
             start += len(part)
@@ -168,7 +168,7 @@ class RangedFile(io.RawIOBase):
         return None
 
     def _wanted(self, start: int, stop: int) -> tuple[int, int]:
-        """Which range to ask for when ``start`` is not held and the reader wants bytes until ``stop``."""
+        """The range to request if ``start`` is not cached and the reader wants bytes until ``stop``."""
         self._step = min(self._step * 2, _LARGEST_STEP) if start == self._last_stop else _SMALLEST_STEP
         begin, end = start, min(max(stop, start + self._step), self.size)
         following = min((at for at, _ in self._pieces if at > start), default=self.size)
@@ -188,23 +188,23 @@ class RangedFile(io.RawIOBase):
         self.size = total
         if self._local is None:
             if not data and total:
-                self._broken("its host answered a range with nothing")
+                self._broken("its host sent nothing for a range")
             self._pieces.append((at, data))
             while len(self._pieces) > 2 and sum(len(d) for _, d in self._pieces[1:]) > _KEPT:
                 del self._pieces[1]  # the oldest but the tail
 
     def _read_answer(self, response: Response) -> tuple[int, bytes, int]:
-        """``(first byte, bytes, size of the whole file)``; no bytes where the whole file went to a temporary one."""
+        """``(first byte, bytes, size of the whole file)``; no bytes if all was written to a temporary file."""
         if response.status_code == 206:
             found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
             if found is None:
-                self._broken("its host answers a range without saying which")
+                self._broken("its host does not say which range it sent")
             first, last, total = (int(g) for g in found.groups())
             if not 0 <= last - first < RANGE_BYTES:
-                self._broken(f"its host answers with more than {RANGE_BYTES // _MIB} MiB at once")
+                self._broken(f"its host sent more than {RANGE_BYTES // _MIB} MiB at once")
             data = joined(response.iter_content(_MIB), last - first + 1, "the range")
             if len(data) != last - first + 1:
-                raise ConnectionResetError("the range is not whole")  # repeated by the session
+                raise ConnectionResetError("the range is incomplete")  # repeated by the session
             return first, data, total
         if self._local is not None:  # this is a second try
             self._local.close()
@@ -215,7 +215,7 @@ class RangedFile(io.RawIOBase):
         for chunk in response.iter_content(_MIB):
             total += len(chunk)
             if total > _DOWNLOAD_LIMIT:
-                self._broken(f"its host has no ranges and it is larger than {_DOWNLOAD_LIMIT // _MIB} MiB")
+                self._broken(f"its host does not support ranges, and it is larger than {_DOWNLOAD_LIMIT // _MIB} MiB")
             self._local.write(chunk)
         return 0, b"", total
 
@@ -293,7 +293,7 @@ def members_ending(file: IO[bytes], suffix: str) -> list[Member]:
 
 
 def _directory(file: IO[bytes]) -> bytes | None:
-    """The table of contents; None if it takes a closer look."""
+    """The table of contents; None if it cannot be read from the tail alone."""
     size = file.seek(0, os.SEEK_END)
     if size < _END.size:
         return None

@@ -33,7 +33,7 @@ _CHECK = 4  # bytes of CRC-32 in front of each entry
 
 
 def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """``ENVSOLVE_CACHE_DIR``, else the user's cache directory of this platform."""
+    """``ENVSOLVE_CACHE_DIR``, otherwise the user's cache directory of this platform."""
     if environ.get("ENVSOLVE_CACHE_DIR"):
         return Path(environ["ENVSOLVE_CACHE_DIR"])
     return user_folder("cache", environ)
@@ -61,7 +61,7 @@ class DiskCache:
         return body if checksum == _checksum(kind, key, body) else None
 
     def write(self, kind: str, key: str, body: bytes) -> None:
-        """Store an entry. A disk that refuses it is reported once, and then not used."""
+        """Store an entry. If the disk refuses it, that is reported once and the cache is no longer used."""
         if not self._writable:
             return
         place = _place(kind, key)

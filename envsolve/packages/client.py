@@ -48,7 +48,7 @@ class IndexClient:
     to go on to another: otherwise whoever can make an index fail could choose what gets installed.
 
     Attributes:
-        known: What is known of files without asking.
+        known: What is known about files without asking.
         offline: Whether only the cache and local indexes answer.
         settings: Which indexes, and how to reach them; may hold credentials.
         links: What ``--find-links`` names.
@@ -72,7 +72,7 @@ class IndexClient:
             use_cache: False keeps nothing on disk and reads nothing from it.
             offline: Answer only from the cache, however old, and from local (``file://``) indexes.
             concurrency: Requests at a time in the background.
-            known: What is known of files by their hashes.
+            known: What is known about files by their hashes.
         """
         self.known = known or KnownFiles(tuple)
         self.offline = offline
@@ -99,7 +99,7 @@ class IndexClient:
         self.close()
 
     def close(self) -> None:
-        """Drop what waits in the background and the connections, and finish the cache."""
+        """Cancel background work, close the connections, and write the cache."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._store.close()
         if self._started is not None:
@@ -213,7 +213,7 @@ class IndexClient:
     # Jobs: what is read in the background, and what is read now.
 
     def _start(self, key: _Key, work: Callable[[], object], kept: Future[Any] | None) -> None:
-        """Have work done in the background; what was kept is there at once, since threads would only get in the way."""
+        """Do work in the background; cached results are returned at once, without a thread."""
         with self._lock:
             if key not in self._jobs:
                 self._jobs[key] = kept or self._pool.submit(work)
@@ -241,7 +241,7 @@ class IndexClient:
     # One page: from the cache, the local disk or the network.
 
     def _page_job(self, name: str, index: str) -> tuple[_Key, Callable[[], Listing | Divided | None]]:
-        """The key and the work of reading what an index says of a normalised name."""
+        """The key and the work of reading what an index reports about a normalised name."""
         if is_page(index):
             return ("links", index), partial(self._divided, index)
         return ("page", name, index), partial(self._page, name, index)
@@ -252,7 +252,7 @@ class IndexClient:
         return Divided((self._page(WHOLE, place) or Listing("", "")) if found is None else found)
 
     def _page(self, name: str, index: str) -> Listing | None:
-        """The page of a normalised name, or the one of them all; None if the index has no such project."""
+        """The page of a project, or the list of all projects; None if the index has no such project."""
         url = join_project(index, name)
         if url.startswith("file:"):
             return local_page(url, index, name)
@@ -380,7 +380,7 @@ class IndexClient:
         if self.offline:
             raise IndexUnavailableError(
                 f"{what} is not in the cache",
-                hint="run once without --offline, or set ENVSOLVE_CACHE_DIR to a full cache",
+                hint="run once without --offline, or set ENVSOLVE_CACHE_DIR to a cache that has it",
             )
 
     @property

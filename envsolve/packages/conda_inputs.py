@@ -28,11 +28,11 @@ from envsolve.system.limits import YAML_DEPTH, LimitError, depth
 
 @dataclass(frozen=True, slots=True)
 class CondaAsked:
-    """All that is asked of a conda plan.
+    """The whole request for a conda plan.
 
     Attributes:
         specs: What must be in it.
-        constraints: What holds of a package if something else brings it in.
+        constraints: Constraints on packages that other packages require.
         pip: What pip is to install on top.
         channels: Channels that the inputs name, the preferred first.
         requires_python: What all projects together require, ``>=3.10``; None if they require none.
@@ -65,7 +65,7 @@ _VERSION = re.compile(r"[\w.*+!<>=~,|]+")
 
 
 def read_spec(text: str, origin: str, names: Mapping[str, str]) -> Spec:
-    """Read one thing that is asked for.
+    """Read one requirement.
 
     Args:
         text: A PEP 508 requirement (``torch>=2.5``) or a match spec (``pytorch=2.7.1=cuda*``).
@@ -73,7 +73,7 @@ def read_spec(text: str, origin: str, names: Mapping[str, str]) -> Spec:
         names: Names on conda-forge by names on the package index, if they differ.
 
     Raises:
-        UsageError: It is neither, or asks for what conda has not: a URL, a variant in the version.
+        UsageError: It is neither, or contains what conda does not support: a URL, a variant in the version.
     """
     text = text.strip()
     try:
@@ -91,7 +91,7 @@ def of_requirement(requirement: Requirement, origin: str, names: Mapping[str, st
     """
     if requirement.url is not None:
         hint = "put it under `pip:` in an environment.yml, or plan with pip or uv"
-        raise wrong(origin, f"{requirement.name} is asked for by URL, which conda does not install", hint)
+        raise wrong(origin, f"{requirement.name} is requested by URL, which conda does not install", hint)
     clauses = [_clause(one, requirement, origin) for one in sorted(requirement.specifier, key=str)]
     name = names.get(canonicalize_name(requirement.name), requirement.name.lower())
     return Spec(name, ",".join(clauses) or None, origin=origin)
@@ -290,7 +290,7 @@ def read_asked(
     others = read_requirements((), files, constraints, projects=projects, extras=extras, groups=groups)
     needs, holds = (_asked_specs(some, names, environment) for some in (others.needs, others.constraints))
     indexes = (*others.index_urls, *others.extra_index_urls)
-    ignored = [f"{index}: package indexes play no part in a conda plan" for index in indexes]
+    ignored = [f"{index}: a conda plan does not use package indexes" for index in indexes]
     ignored += [
         f"{one.origin}: the override {one.requirement} is not applied to conda packages" for one in others.overrides
     ]

@@ -63,7 +63,7 @@ def _has(error: BaseException, *kinds: type[BaseException]) -> bool:
 
 
 class BoundedRetry(Retry):
-    """Counts as urllib3 does, but does not repeat what will fail again, and its waits are short and can be ended."""
+    """Counts retries as urllib3 does, but skips hopeless ones, and its waits are short and can be interrupted."""
 
     closing: Event  # once it is set, nothing is repeated
     timeouts: int  # how often a read that timed out is repeated
@@ -93,7 +93,7 @@ class BoundedRetry(Retry):
     def increment(
         self, method: Any = None, url: Any = None, response: Any = None, error: Any = None, *rest: Any, **more: Any
     ) -> BoundedRetry:
-        """One retry less, or MaxRetryError."""
+        """The state after one more retry, or MaxRetryError."""
         if error is not None and not self._may_pass(error):
             raise errors.MaxRetryError(cast("HTTPConnectionPool", more.get("_pool")), url, error) from error
         return super().increment(method, url, response, error, *rest, **more)
@@ -109,7 +109,7 @@ class BoundedRetry(Retry):
         return isinstance(error, errors.NewConnectionError) or not isinstance(error, errors.ConnectTimeoutError)
 
     def get_retry_after(self, response: Any) -> float | None:
-        """Seconds that the host asks to wait, cut to a bearable length."""
+        """Seconds that the host asks to wait, up to a limit."""
         with suppress(errors.InvalidHeader):
             if (seconds := super().get_retry_after(response)) is not None:
                 return min(seconds, _LONGEST_WAIT)
@@ -305,7 +305,7 @@ class Session:
                         continue
                     raise _refusal(url, response, body, self._credentials)
                 except _NOT_USABLE as error:
-                    cause = "it is not a usable URL, or leads to none"
+                    cause = "it is not a usable URL, or redirects to an unusable one"
                     raise IndexUnavailableError(f"{redact(url)} cannot be read: {cause}") from error
                 except (requests.RequestException, errors.HTTPError, OSError) as error:
                     # A system without current authorities (an old image) still reads the default index.
@@ -389,7 +389,7 @@ def _cause(error: Exception) -> tuple[str, bool]:
 # In this order: a proxy error wraps the others, and NewConnectionError is a ConnectTimeoutError.
 _CAUSES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((errors.ProxyError, InvalidProxyURL), "the proxy cannot be reached or refuses"),
-    ((errors.NameResolutionError, socket.gaierror), "its host name is not known to the DNS"),
+    ((errors.NameResolutionError, socket.gaierror), "its host name cannot be resolved"),
     (
         (errors.SSLError, ssl.SSLError),
         "its certificate is not trusted ({detail}); PIP_CERT or SSL_CERT_FILE names other authorities",

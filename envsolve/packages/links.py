@@ -30,12 +30,12 @@ WHOLE = ""
 
 
 def place_of(text: str, beside: Path | None = None) -> str | None:
-    """The URL of what ``--find-links`` names; None if it is a path where nothing is, which pip ignores.
+    """The URL of a ``--find-links`` value; None for a path that does not exist, which pip ignores.
 
     Args:
         text: A URL, or the path of a directory, a page or an archive.
-        beside: The directory of the file that names it: paths are relative to it if something is there, else to the
-            working directory.
+        beside: The directory of the file that names it: paths are relative to it if something is there, otherwise to
+            the working directory.
     """
     if "://" in text:
         return None if text.startswith("file:") and not is_there(local_path(text)) else text
@@ -46,7 +46,7 @@ def place_of(text: str, beside: Path | None = None) -> str | None:
 
 
 def places_of(texts: Iterable[str], beside: Path) -> tuple[tuple[str, ...], list[str]]:
-    """The URLs of what a file names, and what to say of the paths where nothing is."""
+    """The URLs that a file names, and messages about paths that do not exist."""
     places = {text: place_of(text, beside) for text in texts}
     missing = [f"{text} does not exist, and pip ignores it" for text, place in places.items() if place is None]
     return tuple(filter(None, places.values())), missing
@@ -193,7 +193,7 @@ class Links:
         return own_listing(files, name)
 
     def refuse_unread(self) -> None:
-        """Fail if a place could not be read, which may have what is missing.
+        """Raise if a place could not be read, because it may have the missing file.
 
         Raises:
             IndexUnavailableError: Why the first of them cannot be read.
@@ -241,7 +241,7 @@ def hashed(file: IndexFile) -> IndexFile:
 
 
 def wrong_page(url: str, error: Exception) -> IndexUnavailableError:
-    """The error for a document that is not a page of files."""
+    """The error for a document that is not an index page."""
     return IndexUnavailableError(
         f"{redact(url)} is not an index page: {error}",
         hint="check the index URL, and that no proxy or login page answers instead of the index",

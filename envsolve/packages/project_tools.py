@@ -58,7 +58,7 @@ def declared(tool: Mapping[str, Any], name: str) -> Declared:
 
 
 def _inherited(key: str, environments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An environment of hatch with the options of its template: its own in the place of those of equal names.
+    """An environment of hatch with the options of its template: its own in place of those of equal names.
 
     Source: hatch documentation, "Environment configuration, Inheritance": the template is ``default`` unless named.
     """

@@ -154,9 +154,9 @@ def _requires_python(project: Project) -> str | None:
 _Chosen = Collection[tuple[str, str]]
 _UV_UNREAD = {
     "exclude-newer-package": "plan with --exclude-newer to leave out later files of all packages",
-    "resolution": "the plan takes the newest versions that fit",
+    "resolution": "the plan uses the newest versions that fit",
     "no-binary-package": "the plan uses a wheel if one fits",
-    "required-environments": "a plan is for the machines that it is asked for; name them with --target",
+    "required-environments": "a plan is for the machines that you name with --target",
 }
 
 
@@ -242,11 +242,11 @@ def _refuse_conflicts(place: str, conflicts: Sequence[Sequence[Mapping[str, str]
 
 
 def _with_sources(project: Project, needs: Sequence[Need], chosen: _Chosen, seen: tuple[Path, ...] = ()) -> Asked:
-    """The needs of a project, each from where ``[tool.uv.sources]`` takes it for the extras and groups chosen.
+    """The requirements of a project, each with its source in ``[tool.uv.sources]`` for the chosen extras and groups.
 
     Args:
         project: The project whose needs they are.
-        needs: What it asks for.
+        needs: Its requirements.
         chosen: The extras and groups.
         seen: Projects of sources that led here: what these take from a directory must not come from an index.
     """
@@ -276,7 +276,7 @@ def _with_sources(project: Project, needs: Sequence[Need], chosen: _Chosen, seen
 def _from_place(
     path: Path, entry: Mapping[str, Any], root: Project, need: Need, seen: tuple[Path, ...]
 ) -> Iterator[Asked]:
-    """A need at the URL of its source, and what a project there takes from other places."""
+    """A requirement with the URL of its source, and the other sources that a project there uses."""
     url, directory = _source_url(path.parent, entry, root, need, f"{path} [tool.uv.sources] {need.requirement.name}")
     extras = f"[{','.join(sorted(need.requirement.extras))}]" if need.requirement.extras else ""
     taken = _under(Requirement(f"{need.requirement.name}{extras} @ {url}"), need.requirement.marker)

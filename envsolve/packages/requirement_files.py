@@ -75,7 +75,7 @@ _MARKS = (
 
 
 def decode(data: bytes, origin: str) -> str:
-    """The text of a file: by its byte order mark, else its ``coding:`` comment, else UTF-8.
+    """The text of a file: by its byte order mark, otherwise its ``coding:`` comment, otherwise UTF-8.
 
     Raises:
         UsageError: The bytes are not of that encoding, or the encoding is unknown.
@@ -106,7 +106,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def expand(line: str, environment: Mapping[str, str], origin: str) -> str:
-    """Put the values of environment variables in the place of ``${NAME}``.
+    """Put the values of environment variables in place of ``${NAME}``.
 
     Raises:
         UsageError: A variable is not set: a URL with a hole in it would fail later, and less clearly.
@@ -342,7 +342,7 @@ def _ask(text: str, origin: str, role: Role, hashes: tuple[str, ...] = ()) -> As
         if role == "constraints":
             raise wrong(origin, "a project cannot be a constraint", "name packages and versions")
         if hashes:
-            raise wrong(origin, "a project has no --hash", "leave the --hash out")
+            raise wrong(origin, "a local project cannot have a --hash", "leave the --hash out")
         path, extras = project
         return ask_project(load_project(path, origin), extras, ())
     need = Need(read_requirement(text, origin), origin, hashes)
@@ -365,7 +365,7 @@ def read_requirements(
     extras: Sequence[str] = (),
     groups: Sequence[str] = (),
 ) -> Asked:
-    """Read what is asked for.
+    """Read the requirements.
 
     Args:
         arguments: PEP 508 requirements, ``name @ address``, URLs or paths of wheels and sdists,

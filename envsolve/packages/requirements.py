@@ -27,7 +27,7 @@ COMMAND_LINE = "command line"  # the origin of what is written there
 
 
 class Need(msgspec.Struct, frozen=True):
-    """One requirement and who asks for it.
+    """One requirement and where it comes from.
 
     Attributes:
         requirement: Its marker is kept: only the resolver knows the target.
@@ -71,11 +71,11 @@ def variant_sources(index_urls: Iterable[str], extra_index_urls: Iterable[str], 
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """All that the inputs ask for.
+    """Everything that the inputs request.
 
     Attributes:
         needs: What must be in the plan, in the order of the inputs.
-        constraints: What holds for a package only if something else brings it into the plan.
+        constraints: Constraints on packages that other packages require.
         index_urls: ``--index-url`` lines in order; the last one is the default index, as in pip.
         find_links: URLs of directories, pages and archives whose files count besides those of the indexes.
         no_index: Whether a file says ``--no-index``.
@@ -83,7 +83,7 @@ class Asked(msgspec.Struct, frozen=True):
         notes: Lines that were understood and ignored, in words.
         prereleases: Whether a file says ``--pre``.
         sources: Indexes that projects name for a package.
-        overrides: What is asked of a package in place of whatever anything in the plan requires of it.
+        overrides: Requirements that replace those of every package in the plan.
         indexes: Normalised names with the URL of the only index that serves each.
         exclude_newer: The earliest date or time of the inputs; files uploaded later are ignored.
         environments: Markers of the environments that projects are locked for, with their places; empty for no limit.
@@ -106,7 +106,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def combine(parts: Iterable[Asked]) -> Asked:
-    """Everything that several inputs ask for, in their order."""
+    """Everything that several inputs request, in their order."""
     parts = tuple(parts)
     lists: dict[str, Any] = {
         field: tuple(one for part in parts for one in getattr(part, field))

@@ -44,7 +44,8 @@ class IndexSettings(msgspec.Struct, frozen=True):
         read_timeout: Seconds to wait for the next bytes of an answer.
         answer_timeout: Seconds within which a page or a metadata file must be complete.
         retries: How often an interrupted or refused (429, 5xx) request is repeated.
-        keyring: ``auto`` (the keyring package, else the keyring command), ``import``, ``subprocess`` or ``disabled``.
+        keyring: ``auto`` (the keyring package, otherwise the keyring command), ``import``, ``subprocess`` or
+        ``disabled``.
     """
 
     default: str

@@ -102,7 +102,7 @@ def stated(name: str, read: Read) -> CoreMetadata:
     """The metadata of a project as far as its files state it; exact only if it certainly requires nothing.
 
     Args:
-        name: The package that was asked for.
+        name: The package that was requested.
         read: Reads the files of the project.
     """
     fields = setup_fields(read)

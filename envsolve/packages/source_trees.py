@@ -51,7 +51,7 @@ def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Rea
     """A tree with what its files say.
 
     Args:
-        name: The package that was asked for, for a tree that does not name itself.
+        name: The package that was requested, for a tree that does not name itself.
         tree: Where it is.
         read: Gives the content of a file of the project by its path; None if it is not there.
 
@@ -82,7 +82,8 @@ def _table(text: bytes | None, tree: Tree) -> dict[str, Any]:
         return msgspec.toml.decode(text or b"", type=dict[str, Any])
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
         raise UsageError(
-            f"the pyproject.toml in {_place(tree)} is not TOML: {error}", hint="no installer builds it before it is"
+            f"the pyproject.toml in {_place(tree)} is not TOML: {error}",
+            hint="no installer can build it",
         ) from None
 
 
@@ -148,7 +149,7 @@ class GitError(Exception):
 
 
 class NoGitError(GitError):
-    """git itself is not here."""
+    """git is not installed."""
 
 
 class RevisionError(GitError):
@@ -174,7 +175,7 @@ class Commit:
         """A file's content; None if it is not there.
 
         Raises:
-            GitError: It is there, and cannot be had.
+            GitError: It exists, but cannot be fetched.
         """
         if self._git("ls-tree", self.identity, "--", path).split(b" ")[1:2] != [b"blob"]:
             return None
@@ -216,7 +217,7 @@ def _with_remote(repository: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _fetch(git: _Git, repository: str, revision: str) -> str:
-    """Fetch a revision as shallow as may be; its commit."""
+    """Fetch a revision as shallowly as possible; returns its commit."""
     begin = ("fetch", "--quiet", "--no-tags", "--filter=blob:none")
     try:
         git(*begin, "--depth=1", "origin", revision)
@@ -272,7 +273,7 @@ def read_tree(name: str, url: str, *, offline: bool) -> Read:
     """A tree and its metadata; if it cannot be reached from here, ``tree.unread`` says why.
 
     Args:
-        name: The package that was asked for.
+        name: The package that was requested.
         url: Its URL, ``git+https://...`` or ``file:///folder``.
         offline: Whether to ask nothing beyond this machine.
 

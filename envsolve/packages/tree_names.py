@@ -54,8 +54,8 @@ def tree_instead(path: Path, extras: Sequence[str], more: Sequence[str] = ()) ->
 
     Args:
         path: Its ``pyproject.toml``, which may be missing or have no ``[project]``.
-        extras: Those that are asked for.
-        more: Those that are asked for of any project; the tree takes those that its files name.
+        extras: Those that are requested.
+        more: Those that are requested of any project; the tree takes those that its files name.
     """
     try:
         table = msgspec.toml.decode(read_regular(path), type=dict[str, Any])

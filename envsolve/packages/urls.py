@@ -258,13 +258,13 @@ class Tree(msgspec.Struct, frozen=True):
     Attributes:
         repository: URL of its git repository, ``https://github.com/Dao-AILab/flash-attention``; None for a directory
             and for another kind of repository.
-        revision: What was asked for of it, a branch, a tag or a commit; None for its default branch.
+        revision: What was requested of it, a branch, a tag or a commit; None for its default branch.
         commit: The commit that this was; None if the repository was not read.
-        folder: Absolute path of the directory; None for a repository.
+        directory: Absolute path of the directory; None for a repository.
         subdirectory: The directory of the project in it; None for its top.
         exact: Whether what it depends on was read; False if only its build knows it.
         needs_torch: Whether its build imports torch; None if it was not read.
-        build_requires: What its pyproject.toml says of its build.
+        build_requires: What its pyproject.toml reports about its build.
         unread: Why it was not read; None if it was.
     """
 

@@ -29,7 +29,7 @@ from envsolve.solve.preferences import parse_exclude_newer
 def plan_assuming(
     asked: Asked, machines: Sequence[Machine], request: Request, catalogue: Catalogue, client: IndexClient
 ) -> Plan:
-    """As :func:`make_plan`, for the oldest driver and libc that a machine may have, if it does not name them.
+    """Like :func:`make_plan`, but for the oldest possible driver and libc if the machine does not state them.
 
     If nothing fits an old libc, the newest is assumed, and the plan says which one its files need. A plan for an old
     driver is right on every newer one, so that it has a definite status instead of ``unknown``.

@@ -73,7 +73,7 @@ class BuildLine:
 
 @dataclass(frozen=True, slots=True)
 class Recommended:
-    """The build that ``envsolve plan`` takes if nothing else is asked for."""
+    """The build that ``envsolve plan`` chooses if nothing else is requested."""
 
     package: str
     version: str
@@ -136,7 +136,7 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
         guess = f"did you mean {near[0]}? " if near else ""
         known = ", ".join(catalogue.packages())
         raise UsageError(
-            f"the catalogue describes no builds of {package}",
+            f"the catalogue has no builds of {package}",
             hint=f"{guess}for a wheel of your own: envsolve index measure FILE.whl; the catalogue describes {known}",
         )
     facts = Facts.of(catalogue)
@@ -164,7 +164,7 @@ def _named(text: str) -> tuple[str, SpecifierSet]:
 
 
 def _recommended(package: str, admitted: SpecifierSet, family: Family) -> Recommended | None:
-    """The best build of a package, beside the best torch that it goes with, for the Python that a plan would choose."""
+    """The best build of a package with the best torch for it, for the Python that a plan would choose."""
     if family.python is None:
         # Planning imports the resolver and the package indexes, which a listing for a known Python does not need.
         from envsolve.solve.pins import choose_python
@@ -235,7 +235,7 @@ def describe(found: BuildList, *, every: bool = False, reasons: bool = False) ->
 
     Args:
         found: The list.
-        every: All builds, those that do not run included, each with what forbids it; else the newest that run.
+        every: All builds, those that do not run included, each with what forbids it; otherwise the newest that run.
         reasons: All reasons of every line.
     """
     running = [build for build in found.builds if every or build.verdict != "none"]
@@ -277,7 +277,7 @@ def describe_fast_paths(found: BuildList) -> str:
 
 
 def _newest(builds: Sequence[BuildLine]) -> Sequence[BuildLine]:
-    """Those of the newest versions, each version whole, until a screen is full."""
+    """The builds of the newest versions, complete versions only, until a screen is full."""
     if len(builds) <= _SCREEN:
         return builds
     last = builds[_SCREEN - 1]
@@ -328,4 +328,6 @@ def _nothing(builds: Sequence[BuildLine]) -> str:
     if life:
         return "\n".join(f"this machine cannot exist: {text}" for text in dict.fromkeys(life))
     name = builds[0].package
-    return f"no published build of {name} runs on the machine: --all says why, envsolve plan {name} what would help"
+    return (
+        f"no published build of {name} runs on the machine: --all shows why, envsolve plan {name} shows what would help"
+    )

@@ -1,4 +1,4 @@
-"""The plan of conda packages: life of the machines, virtual packages, solve, and what to say about it."""
+"""The plan of conda packages: driver support of the machines, virtual packages, solve, and warnings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _CUDA_VERSION = "cuda-version"
 
 
 def channel_address(channel: str, catalogue: Catalogue) -> str:
-    """The channels to ask rattler for: of ``defaults``, which is another name for a list of channels, the first."""
+    """The URL of a channel for rattler; for ``defaults``, an alias of several channels, the first of them."""
     record = conda_channel(channel, catalogue.conda_channels)
     return record.addresses[0] if record and record.addresses and channel == record.name else channel
 

@@ -1,4 +1,4 @@
-"""Several machines, several plans: the smallest number of plans that serves all of them (``envsolve.plans/1``)."""
+"""Several machines: the smallest number of plans that fits all of them (``envsolve.plans/1``)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Part = frozenset[int]
 
 
 class Plans(msgspec.Struct, frozen=True):
-    """Plans that together serve machines, and what none can serve.
+    """Plans that together fit the machines, and the machines that no plan fits.
 
     Attributes:
         plans: In the order of their first machines; no machine is in two of them.
-        unserved: For each kind of machine that nothing published serves, the impossible plan that says why.
+        unserved: For each kind of machine that no plan fits, the impossible plan with the reason.
     """
 
     schema: Literal["envsolve.plans/1"] = SCHEMA
@@ -88,10 +88,10 @@ def _by_system(kinds: Sequence[Sequence[Machine]]) -> Collection[Sequence[int]]:
 
 
 def _smallest(served: Sequence[int], works: Callable[[Part], bool], fleet: Fleet | None) -> tuple[Part, ...]:
-    """The division of machines into the fewest parts that work; of several the one that costs least.
+    """The division of machines into the fewest parts that work; of several the cheapest one.
 
     Args:
-        served: The machines, each of which has a plan by itself.
+        served: The machines, each of which has a plan of its own.
         works: Whether a part has a plan: a slow question, and one whose answer for a part holds for what it contains.
         fleet: What torch allows on the machines, by their places among those served; None if torch does not matter.
     """
@@ -204,7 +204,7 @@ def make_what_if(
     said = machine_from_target(parse_target(change), catalogue)
     # A change of nothing would print "no difference", which reads as an answer about the machine.
     if not said.sources:
-        raise UsageError("a question of what if supposes something", hint='name it: --what-if "driver 580"')
+        raise UsageError("a what-if question requires an assumption", hint='name it: --what-if "driver 580"')
     after = replace(request, python=said.python or request.python)
     now = plan_assuming(asked, machines, request, catalogue, client)
     then = plan_assuming(asked, [changed(machine, said) for machine in machines], after, catalogue, client)

@@ -36,7 +36,7 @@ class Building:
         nvcc: CUDA version of the nvcc that compiles them, ``13.0``; None if no plan could name one.
         nvcc_from: ``pip`` where packages of the lock are that nvcc, ``machine`` where it was the machine's own.
         cuda_home: Where it was.
-        gcc_min: The oldest gcc major that serves, ``gcc_max`` the newest; None for no bound that is known.
+        gcc_min: The oldest suitable gcc major, ``gcc_max`` the newest; None if no limit is known.
         environment: Variables to be set.
         conda: Match specs, with their channels, of conda packages that are that nvcc; empty if ``pip`` has it.
     """
@@ -66,7 +66,7 @@ class Assumptions:
         gpus: Compute capabilities that the lock was judged for, ``("8.9", "9.0")``.
         environment: Variables that must be set where the environment runs.
         catalogue_date: ISO date of the newest fact of the catalogue that judged it.
-        building: What compiling its sources takes.
+        building: Requirements for compiling its sources.
     """
 
     schema: Literal["envsolve.lock/1"] = SCHEMA
@@ -119,7 +119,7 @@ def _stated(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Classes = Mapping[str, Assumptions]
-"""Classes of machines that one lock serves, by name, each with what its part of the lock assumes."""
+"""Classes of machines of one lock by name, each with the assumptions of its part."""
 
 
 def classes_to_table(classes: Classes) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def _building_of(toolchain: Toolchain) -> Building | None:
 
 
 def _compat_of(plan: Plan) -> str | None:
-    """The oldest of the compat libraries that a plan counts on."""
+    """The oldest of the compat libraries that a plan relies on."""
     if plan.driver is None or plan.driver.mode != "forward-compat":
         return None
     # The oldest, because every machine of the plan must be able to run the lock.
@@ -274,11 +274,11 @@ def _compat_of(plan: Plan) -> str | None:
 
 
 def oldest_libc(filenames: Iterable[str], stated: Iterable[str] = ()) -> str | None:
-    """The oldest libc that runs every one of these wheels, ``glibc 2.28``; None if none of them asks.
+    """The oldest libc that runs every one of these wheels, ``glibc 2.28``; None if none of them requires one.
 
     Args:
         filenames: Those that are not wheels are passed over.
-        stated: What is known of wheels whose file name says nothing of it, or too little.
+        stated: What is known about wheels whose file name says nothing of it, or too little.
     """
     wheels = (name.removesuffix(".whl") for name in filenames if name.endswith(".whl"))
     named = (libc_needed(stem.rpartition("-")[2]) for stem in wheels)
@@ -303,7 +303,7 @@ def unknowns(assumptions: Assumptions, machine: Machine) -> tuple[str, ...]:
 
 
 def _judge(lock: Assumptions, machine: Machine) -> Iterator[tuple[bool | None, str]]:
-    """Every assumption with whether it holds (None: not known) and the sentence that says both sides."""
+    """Every assumption, whether it holds (None: not known), and a sentence with the assumed and the actual value."""
     platform = machine.platform or Platform()
     if lock.python:
         found = {_minor(p.version) for p in machine.pythons or ()} | (
@@ -326,7 +326,7 @@ def _judge(lock: Assumptions, machine: Machine) -> Iterator[tuple[bool | None, s
 
 
 def _driver_holds(lock: Assumptions, machine: Machine) -> tuple[bool | None, str]:
-    """A driver that is new enough, or an older one behind a compat library like the one that the lock counts on."""
+    """Whether the driver is new enough, or is raised by a compat library that the lock relies on."""
     driver, need = machine.driver or Driver(), f"driver {lock.driver_required} or newer"
     if lock.compat_libcuda:
         need += f", or a cuda-compat libcuda of CUDA {lock.compat_libcuda}"

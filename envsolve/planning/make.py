@@ -1,4 +1,4 @@
-"""The plan: life of the machine, Python, solve, files, and what to say about it."""
+"""Make the plan: driver support of the machine, Python, solve, files, and warnings."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _TRIAL = (8.0, 1_500, 3_000)
 
 
 class _Refusal(NamedTuple):
-    """That nothing fits; why is found out if somebody asks, since it takes further solves."""
+    """A failed solve; the reason is computed only on demand, since it takes further solves."""
 
     frame: Plan
     why: Callable[[], Conflict]

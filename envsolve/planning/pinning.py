@@ -64,7 +64,7 @@ def pin(
     Args:
         solution: The packages.
         files: The files of the torch family.
-        direct: What is asked for by URL; of a repository, the commit that was read.
+        direct: What is requested by URL; of a repository, the commit that was read.
         digests: Per package, the only files that may be taken; the ordinary packages were chosen by them already.
         stand_ins: Packages that replace required ones, by the names of the ones they replace.
 
@@ -196,7 +196,7 @@ def driver_need(judged: Sequence[Judged]) -> DriverNeed | None:
 
 
 def driver_of_code(cuda: str, machines: Sequence[Machine], facts: Facts) -> DriverNeed | None:
-    """The driver requirement of code compiled with the nvcc of a CUDA version; the least favourable mode."""
+    """The driver requirement of code compiled with the nvcc of a CUDA version, in the least favourable mode."""
     needs = []
     for machine in machines:
         os = machine.platform.os if machine.platform else None
@@ -242,12 +242,12 @@ def about_off_index(packages: Sequence[PlannedPackage], taken: frozenset[str]) -
 def about_elsewhere(
     compiled: Sequence[Compiled], torch: Option, wheels: Ready, family: Family, needs: Sequence[Need]
 ) -> Iterator[PlanWarning]:
-    """Ready wheels of what is compiled all the same: those that were not found, and those for another torch.
+    """Notes on published wheels of packages that are compiled nevertheless: not found, or for another torch.
 
     Args:
         compiled: What is compiled.
         torch: The torch of the plan.
-        wheels: Those that go with it.
+        wheels: Those that are compatible with it.
         family: What is published, and the machines.
         needs: What is requested: wheels of releases that it excludes do not count.
     """
@@ -266,7 +266,7 @@ def about_elsewhere(
 
 
 def about_torch_for_wheels(torch: Option, needs: Sequence[Need], family: Family) -> Iterator[PlanWarning]:
-    """That torch is older because a pinned extension has a ready wheel for it."""
+    """A note that torch is older because a pinned extension has a published wheel for it."""
     newest = next((o for o in family.options("torch") if o.verdict.level.usable), None)
     for need in needs:
         if need.origin.startswith("the ready wheel of ") and newest:

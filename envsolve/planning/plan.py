@@ -49,7 +49,7 @@ class DriverNeed(msgspec.Struct, frozen=True):
 
 
 class CondaPin(msgspec.Struct, frozen=True):
-    """A package that a plan holds fast: its version and, of a CUDA or CPU variant, the pattern of its build strings."""
+    """A package that a plan pins: its version and, of a CUDA or CPU variant, the pattern of its build strings."""
 
     name: str
     version: str

@@ -206,7 +206,7 @@ def _letters(name: str) -> str:
 
 
 def _refuse_name(need: Need, means: str | None, note: str | None) -> NoReturn:
-    question = f"did you mean {means}?" if means else "that is not how it is installed"
+    question = f"did you mean {means}?" if means else "it is not installed under this name"
     place = "" if need.origin == "command line" else f"{need.origin}: "
     hint = f"{note or f'write {means}'}; --allow-unknown-names takes the name as it is"
     raise UsageError(f"{place}{need.requirement.name}: {question}", hint=hint)

@@ -1,7 +1,7 @@
 """The rounds of a plan: the request is solved, and once more with what is known only by then.
 
-Which torch sources are compiled against, which ready wheel of an extension goes with that torch, which ptxas its Triton
-needs, and what compiling takes. An answer in which torch moved is thrown away.
+Which torch sources are compiled against, which ready wheel of an extension is compatible with that torch, which ptxas
+its Triton needs, and what compiling takes. An answer in which torch moved is thrown away.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Assembler(msgspec.Struct, frozen=True):
         return canonicalize_name(self.needs[0].requirement.name)
 
     def among(self, facts: Facts) -> Facts:
-        """The facts as they are where this ptxas is in use."""
+        """The facts with this ptxas in use."""
         return replace(facts, tritons={**facts.tritons, self.release.version: self.release})
 
     def caution(self, version: str | None) -> PlanWarning:
@@ -177,7 +177,7 @@ class Resolved(msgspec.Struct, frozen=True):
     """The solver's choice, and the candidates for it.
 
     Attributes:
-        needs: What was asked, and what was added to it.
+        needs: What was requested, and what was added to it.
         ready: Wheels that are on no index, of packages that would be compiled.
         assembler: The ptxas that was added for Triton.
     """
@@ -193,7 +193,7 @@ class Resolved(msgspec.Struct, frozen=True):
 
     @property
     def torch(self) -> Option | None:
-        """The torch in the solution; None without one, or if it was requested by URL."""
+        """The torch in the solution; None if there is none, or if it was requested by URL."""
         chosen = self.solution.chosen.get("torch")
         return chosen.candidate.option if chosen else None
 
@@ -225,7 +225,7 @@ def solved(
     variant: str | None,
     budget: Budget | None = None,
 ) -> Solution:
-    """As :func:`solve`, without the files whose metadata cannot be had."""
+    """Like :func:`solve`, but leaves out files whose metadata cannot be read."""
     while True:
         try:
             return solve(provider, needs, variant, budget)
@@ -238,7 +238,7 @@ def with_torch(found: Resolved, resolve: Resolve) -> Resolved:
     """The same with torch, and what else is known to be needed, for what is compiled and does not say so itself.
 
     Raises:
-        NothingFitsError: No torch goes with it.
+        NothingFitsError: No torch is compatible with it.
     """
     compiled = compiled_packages(found.pinned.packages, found.family.catalogue)
     needs = [need for one in compiled for need in _unsaid(one, found)]
@@ -341,7 +341,7 @@ def compiled_in(found: Resolved, asked: Sequence[str]) -> tuple[Compiled, ...]:
 
 
 def toolchain_of(found: Resolved, compiled: Sequence[Compiled]) -> tuple[Toolchain, tuple[PlanWarning, ...]]:
-    """The toolchain that compiles sources for the machines of a plan, and what to know about it."""
+    """The toolchain that compiles sources for the machines of a plan, and warnings about it."""
     torch, family = found.torch, found.family
     known = [driver.cuda if (driver := lifted(m, family.facts.forward)) else None for m in family.machines]
     # One driver of unknown CUDA makes the minimum meaningless: it may be the oldest of them.

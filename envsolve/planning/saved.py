@@ -1,4 +1,4 @@
-"""Limits on a plan in a file: names, versions, files and commands as plans have them, whoever wrote the file."""
+"""Validation of a plan read from a file: names, versions, files and commands must be ones that plans can have."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _of_toolchain(chain: Toolchain) -> Iterator[str]:
 
 
 def _installs(command: str) -> bool:
-    """Whether a command installs packages of a package manager and names CUDA_HOME, and does nothing else."""
+    """Whether a command only installs packages with a package manager and sets CUDA_HOME."""
     install, _, export = command.rpartition(" && ")
     try:
         words = list(shlex.shlex(install, posix=True, punctuation_chars=True))

@@ -83,7 +83,7 @@ def about_platform(platform: Platform | None, packages: Sequence[PlannedPackage]
         known = platform and platform.os
         what, value = ("processor", named.arch) if known else ("platform", f"{named.os}-{named.arch}")
         text = f"the machine's {what} is not known; {value} is assumed"
-        yield PlanWarning("platform-unknown", text, "name it: --platform, or in the target")
+        yield PlanWarning("platform-unknown", text, "name it with --platform or in the target")
     if libc_of(platform) is None and not (platform and platform.os == "windows"):
         needed = ".".join(map(str, max([ASSUMED_GLIBC, *_glibc_of(packages)])))
         text = f"the machine's libc is not known; glibc {needed} or newer is assumed"
@@ -138,16 +138,16 @@ def about_compat(machines: Sequence[Machine], facts: Facts) -> Iterator[PlanWarn
             continue
         if reason.ok:
             text = f"{reason.text}, and is first on the loader path"
-            yield PlanWarning("forward-compatibility", text, "keep it there: the plan counts on it")
+            yield PlanWarning("forward-compatibility", text, "keep it there: the plan relies on it")
         else:
             text = f"{reason.text}; the plan is made for the driver without it"
             yield PlanWarning(
-                "compat-libcuda", text, "take it off the loader path (LD_LIBRARY_PATH, /etc/ld.so.conf.d)"
+                "compat-libcuda", text, "remove it from the loader path (LD_LIBRARY_PATH, /etc/ld.so.conf.d)"
             )
 
 
 def about_systems(environments: Sequence[Environment]) -> Iterator[PlanWarning]:
-    """That the files of a plan for several systems are those of the first."""
+    """A note that the files of a plan for several systems are those of the first."""
     first, *others = environments
     if others:
         names = " and ".join(other.system for other in others)
@@ -182,7 +182,7 @@ def about_torch(solution: Solution, family: Family, asked: SpecifierSet) -> Iter
 def _torch_with_triton(family: Family) -> str | None:
     """Another torch, if a requirement keeps the solver from one whose Triton works."""
     best = next((o for o in family.options("torch") if o.verdict.level.usable and o.verdict.triton), None)
-    return f"{best.label} has a Triton that works here: relax what was requested" if best else None
+    return f"{best.label} has a Triton that works here: relax the request" if best else None
 
 
 def _own_ptxas_serves(option: Option, family: Family) -> bool:
@@ -196,7 +196,7 @@ def _own_ptxas_serves(option: Option, family: Family) -> bool:
 
 
 def _held_back(option: Option, family: Family, asked: SpecifierSet) -> Iterator[PlanWarning]:
-    """A newer torch would run here but for its Triton."""
+    """A note that a newer torch would run here, but its Triton would not."""
     if not option.verdict.triton:
         return
     for other in family.judged("torch"):

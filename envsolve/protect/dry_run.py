@@ -141,7 +141,7 @@ def _run(command: Command, environ: Mapping[str, str]) -> _Found:
 
 
 def _asked(command: Command) -> Asked:
-    """What the requirement files of a command ask for; nothing of those that the installer itself will refuse."""
+    """The requirements in the files of a command; empty for files that the installer itself refuses."""
     try:
         # The same reader as for a plan, so that both see the same names in a file.
         return read_requirements((), tuple(map(Path, command.values("files"))))
@@ -199,11 +199,11 @@ def _newer_source(found: _Found, command: Command, asked: Asked, environ: Mappin
 
 @dataclass(frozen=True)
 class _Choice:
-    """The files of a project that an installer takes.
+    """The files of a project that an installer uses.
 
     Attributes:
         python: The environment's; of one that cannot be read, the running one.
-        specifiers: What the command itself asks of each package.
+        specifiers: The command's own requirements on each package.
     """
 
     python: str

@@ -29,7 +29,7 @@ class Fix:
     Attributes:
         prefix: The environment.
         cause: The cause that it removes.
-        remedy: What it does and costs, in words.
+        fix: What it does and costs, in words.
         command: Its command.
         changes: What the installers' dry runs say would happen to the packages.
     """

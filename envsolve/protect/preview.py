@@ -51,7 +51,7 @@ class Preview:
         command: The command line.
         prefix: The environment.
         changes: Changes of the family and of what torch requires; other changes are left out.
-        unasked: Names of those that would be replaced or removed although the command does not ask for them.
+        unasked: Names of those that would be replaced or removed although the command does not request them.
         works: Whether the new torch runs on the machine; None if torch does not change.
         why: The reason.
         causes: Diagnoses of the environment after the command that it does not have today.
@@ -189,7 +189,7 @@ def _changes_of(
 
 
 def _requested(command: Command) -> frozenset[str] | None:
-    """Names of the packages that a command asks for; None if it asks for everything that it changes."""
+    """Names of the packages that a command requests; None if it requests everything that it changes."""
     # A sync applies a lock file or a list of requirements as a whole.
     if "sync" in command.verb:
         return None
@@ -288,7 +288,7 @@ def verdict_on(scene: Scene, torch: Change, machine: Machine) -> tuple[Literal["
     if build is None:
         return "unknown", f"the catalogue does not know {torch.name} {torch.after}, so its contents are unknown"
     if build.cuda and machine.gpus == ():
-        return "yes", "on the CPU only: the machine has no supported GPU"
+        return "yes", "only on the CPU, since it has no supported GPU"
     verdict = (
         CondaJudge((scene.machine,), scene.facts, ()).verdict(build)
         if record is not None
@@ -328,7 +328,7 @@ def _is_unasked(
     environment: Environment,
     catalogue: Catalogue,
 ) -> bool:
-    """Whether an installed package changes although neither it nor the torch that requires it is asked for."""
+    """Whether an installed package changes although neither it nor the torch that requires it is requested."""
     if requested is None or change.before is None or not change.is_another or change.name in requested:
         return False
     # Who asks for torch accepts the Triton and the GPU libraries that it requires.
@@ -349,7 +349,7 @@ def _new_causes(before: Scene, after: Scene, environment: Environment) -> tuple[
 
 
 def describe(found: Preview, width: int = WIDTH) -> str:
-    """The effect, why it is harmful, and what to do instead, in lines of a width."""
+    """The effect, why it is harmful, and what to do instead, wrapped at a width."""
     if not found.changes:
         return f"torch and the packages that belong to it stay as they are in {found.prefix}."
     lines = [f"In {found.prefix}:", *wrapped(changes_in_words(found.changes), width)]
@@ -361,7 +361,7 @@ def describe(found: Preview, width: int = WIDTH) -> str:
     for diagnosis in found.causes if found.works != "no" else found.causes[1:]:
         lines += wrapped(f"Afterwards: {diagnosis.cause}. {diagnosis.explanation}", width)
     if found.unasked:
-        lines += wrapped(f"The command does not ask for {' or '.join(found.unasked)}; a dependency replaces it.", width)
+        lines += wrapped(f"The command does not request {' or '.join(found.unasked)}; a dependency replaces it.", width)
     return "\n".join([*lines, *_instead(found, width)])
 
 

@@ -225,7 +225,7 @@ def steps_of(command: str, prefix: str, environ: Mapping[str, str]) -> tuple[Ste
     steps = tuple(step for words in parts if (step := _step(words, prefix, environ)))
     if len(steps) != len(parts):
         raise ImpossibleError(
-            "the first fix is not one that pip or uv carries out in this environment",
+            "the first fix is not one that pip or uv can apply in this environment",
             hint=f"run it yourself: {command}",
         )
     return steps
@@ -275,7 +275,7 @@ _INSTALLER = "pip"
 
 
 def restoring(state: State, environment: Environment, catalogue: Catalogue) -> tuple[str, ...]:
-    """The commands that restore a state; none if the environment is in it."""
+    """The commands that restore a state; empty if the environment already has it."""
     now = {package.name: package for package in packages_of(environment)}
     then = {package.name: package for package in state.packages}
     # pip carries the commands out: an environment of uv had none when the state was saved.

@@ -112,7 +112,7 @@ _MARKS = frozenset({"__cuda", "cuda-version", "cudatoolkit", "pytorch-cuda"})
 
 @dataclass(frozen=True, slots=True)
 class JudgedBuild:
-    """A candidate with what the rules say of it.
+    """A candidate with its verdict.
 
     Attributes:
         build: The same as the rules take it, under the name ``torch``.
@@ -127,7 +127,7 @@ class JudgedBuild:
 
 
 def needs_cuda(candidate: Candidate) -> bool:
-    """Whether it is a CUDA variant: by what it depends on, else by its build string."""
+    """Whether it is a CUDA variant: by what it depends on, otherwise by its build string."""
     return bool(_MARKS & {*candidate.needs}) or "cuda" in candidate.build
 
 
@@ -143,7 +143,7 @@ def cuda_of(candidate: Candidate) -> str | None:
 
 
 def python_of(candidate: Candidate) -> str | None:
-    """The Python of a build, ``3.12``; None for one that serves any."""
+    """The Python of a build, ``3.12``; None if it is for any Python."""
     tag = re.search(r"py(\d)\.?(\d{1,2})(?!\d)", candidate.build)
     return f"{tag[1]}.{tag[2]}" if tag else None
 

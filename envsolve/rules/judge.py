@@ -132,7 +132,7 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def _without_code(build: Build, machine: Machine, host: Sequence[Reason]) -> Verdict:
-    """Judge a build without GPU code: a ``cpu`` one is right without a GPU, and never what a machine with one wants."""
+    """Judge a build without GPU code: a ``cpu`` build fits a machine without a GPU, and never one with a GPU."""
     accelerators = machine.accelerators
     if build.variant == ANY or accelerators == ():
         return _conjunction(host)

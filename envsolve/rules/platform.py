@@ -184,7 +184,7 @@ def admits_python(requires_python: str | None, python: str) -> bool:
 
 
 def python_tag(pythons: Sequence[str], python: str) -> str | None:
-    """The entry of ``pythons`` that serves CPython ``python``, the most specific one; None if none does."""
+    """The most specific entry of ``pythons`` for CPython ``python``; None if there is none."""
     wanted = "cp" + python.replace(".", "")
     if wanted in pythons:
         return wanted

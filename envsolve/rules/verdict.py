@@ -67,7 +67,7 @@ class Verdict(msgspec.Struct, frozen=True):
         driver_required: Oldest driver version that runs the build.
         driver_mode: How this driver runs it; None if unknown or not needed.
         triton: Whether kernels that the build's own Triton compiles run on the GPU; None if unknown or not paired.
-        reasons: Every rule's word.
+        reasons: The result of every rule.
     """
 
     level: Level

@@ -78,7 +78,7 @@ class CandidateSelector(msgspec.Struct, eq=False):
         return False
 
     def leave_out(self, failure: MetadataUnavailableError) -> None:
-        """Choose another file in place of one whose metadata cannot be had: one odd file does not end a plan.
+        """Choose another file if the metadata of one cannot be read: one bad file must not end a plan.
 
         Raises:
             MetadataUnavailableError: The failure, if the file was not chosen here, or after too many.
@@ -93,7 +93,7 @@ class CandidateSelector(msgspec.Struct, eq=False):
                 del self._walks[walk]
 
     def about_left_out(self) -> Iterator[PlanWarning]:
-        """Warn of files that were left out."""
+        """Warn about files that were left out."""
         for failure in self.left_out:
             hint = failure.hint if isinstance(failure, PlaceholderError) else "delete it, or report it"
             yield PlanWarning("file-left-out", f"{failure.message}; it is left out", hint)
@@ -223,7 +223,7 @@ def _version(listing: Listing, place: int) -> Version:
 
 
 def _best(files: Sequence[IndexFile], environment: Environment) -> IndexFile | None:
-    """The most specific wheel, else an sdist; not yanked before yanked."""
+    """The most specific wheel, otherwise an sdist; not yanked before yanked."""
     ranked = []
     for file in files:
         if not environment.allows(file.requires_python):
@@ -247,7 +247,7 @@ Ready = Mapping[str, Sequence[Option]]
 
 
 def ready(package: str, torch: Build, family: Family) -> tuple[Option, ...]:
-    """The wheels of a package that go with a torch and serve the machines, best first.
+    """The wheels of a package that are compatible with a torch and fits the machines, best first.
 
     Args:
         package: A package that is compiled otherwise.
@@ -262,7 +262,7 @@ def ready(package: str, torch: Build, family: Family) -> tuple[Option, ...]:
 
 
 def still_there(wheels: Ready, family: Family) -> Ready:
-    """Wheels less those that turned out not to exist any more."""
+    """Wheels without those that no longer exist."""
     return {
         name: [o for o in options if not any(o.build.filename(p) in family.gone for p in o.build.pythons)]
         for name, options in wheels.items()
@@ -270,7 +270,7 @@ def still_there(wheels: Ready, family: Family) -> Ready:
 
 
 def torches_served(package: str, family: Family, versions: SpecifierSet = _ANY) -> tuple[str, ...]:
-    """The torch minors for which a package has wheels of some versions that serve the machines, oldest first."""
+    """The torch minors for which a package has wheels of some versions that fits the machines, oldest first."""
     found = {
         CudaVersion.parse(torch.build.version)
         for option in _usable(package, family)
@@ -323,7 +323,7 @@ def parsed(line: str) -> Requirement | None:
 
 @lru_cache(maxsize=16384)
 def only_for(line: str) -> str | None:
-    """The extra without which a requirement line does not hold, normalised; None if that takes a closer look.
+    """The extra that a requirement line needs, normalised; None if the marker is more complex.
 
     Most lines of large packages are of extras that nobody asked for, and reading each costs more than all else.
     """

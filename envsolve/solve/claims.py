@@ -96,7 +96,7 @@ def settled(
     family: Family,
     edges: Iterable[tuple[str | None, AnyNeed]],
 ) -> Iterator[AnyNeed]:
-    """Claims that packages of a request have in all their versions, and that they stay on releases like those chosen.
+    """Claims that packages of a request have in all their versions.
 
     An old release, from before a package required what now clashes, avoids the clash, and nobody wants it.
     """
@@ -203,7 +203,7 @@ def about_age(chosen: Mapping[str, Chosen], family: Family) -> Iterator[PlanWarn
             continue
         for package, uploaded in _binaries(chosen, one.module):
             if uploaded < (one.published_before or ""):
-                text = f"{package.label} is older than {module.label}'s interface; if it uses that, it does not import"
+                text = f"{package.label} is older than {module.label}'s interface; if it uses that, importing it fails"
                 yield PlanWarning("older-than-abi", text, f'then add "{one.module}{one.module_versions}"')
     if "torch" in chosen:
         torch = chosen["torch"].candidate
@@ -212,7 +212,7 @@ def about_age(chosen: Mapping[str, Chosen], family: Family) -> Iterator[PlanWarn
             later = [v for v, day in _first_days(family).items() if day > uploaded and v <= _minor(torch.version)]
             if later:
                 text = f"{package.label} is compiled, and older than {torch.label}"
-                text = f"{text}; if it is linked to that, it does not import"
+                text = f"{text}; if it is linked to torch, importing it fails"
                 yield PlanWarning("older-than-abi", text, f'then add "torch<{min(later)}"')
 
 
@@ -245,7 +245,7 @@ def runtime_libraries(chosen: Mapping[str, Chosen], family: Family) -> dict[str,
 
 
 def about_borrowed(chosen: Mapping[str, Chosen], family: Family) -> Iterator[PlanWarning]:
-    """Builds that load libraries of a CUDA major, or torch, and have nothing beside them that brings these."""
+    """Builds that load libraries of a CUDA major, or torch, which no package in the plan provides."""
     builds = [one.candidate.option.build for one in chosen.values() if one.candidate.option]
     majors = {*runtime_libraries(chosen, family).values()}
     majors |= {build.cuda_version.major for build in builds if build.package == "torch" and build.cuda_version}
@@ -287,11 +287,11 @@ def _on_machines(major: int, family: Family) -> bool:
 def about_gpu_parts(
     packages: Sequence[PlannedPackage], requested: Collection[str], machines: Sequence[Machine], family: Family
 ) -> Iterator[PlanWarning]:
-    """Packages that run on the CPU although the machines have GPUs, because nothing brings what they need for these.
+    """Packages that run on the CPU although the machines have GPUs, because their GPU libraries are missing.
 
     Args:
         packages: Those of the plan.
-        requested: Normalised names of what was asked for.
+        requested: Normalised names of what was requested.
         machines: As they are judged: without GPUs if a CPU variant was requested.
         family: The facts.
     """

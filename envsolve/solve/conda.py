@@ -34,7 +34,7 @@ class Question:
 
     Attributes:
         specs: What must be there; those that envsolve adds are among them.
-        constraints: What holds of a package that comes in.
+        constraints: Constraints on packages that other packages require.
         virtual: The machines' virtual packages.
         subdir: Their subdir.
     """
@@ -50,7 +50,7 @@ class Question:
         return any(package.name == "__cuda" for package in self.virtual)
 
     def without(self, spec: Spec) -> Question:
-        """The same with one demand given up."""
+        """The same problem with one requirement dropped."""
         return replace(self, specs=tuple(one for one in self.specs if one != spec))
 
 

@@ -53,7 +53,7 @@ class UnsolvableError(Exception):
 
 
 class _OddRecordError(IndexUnavailableError):
-    """rattler cannot read a record, and therefore nothing of the channel."""
+    """rattler cannot read a record, and therefore not the channel."""
 
 
 class Channels:
@@ -112,7 +112,7 @@ class Channels:
 
         Args:
             specs: What must be there.
-            constraints: What holds of a package that comes in.
+            constraints: Constraints on packages that other packages require.
             virtual: What the machine has; nothing is found out on this one.
             subdir: The machine's, ``linux-64``.
             only: The candidates that may be chosen, for the packages named; an empty list forbids a package.
@@ -262,14 +262,14 @@ def _without_channel(spec: Spec, only: Mapping[str, Sequence[Candidate]]) -> Spe
 
 
 def _check_allowed(chosen: Mapping[str, Candidate], only: Mapping[str, Sequence[Candidate]]) -> None:
-    """Make sure that the solver kept to what it may choose: a build that does not run must never come through.
+    """Make sure that the solver chose only allowed builds: a build that does not run must never get into a plan.
 
     Raises:
         UnsolvableError: It did not.
     """
     for name, some in only.items():
         if name in chosen and chosen[name].url not in {one.url for one in some}:
-            raise UnsolvableError([f"the solver took {chosen[name].filename}, which the machines do not run"])
+            raise UnsolvableError([f"the solver chose {chosen[name].filename}, which the machines do not run"])
 
 
 def _may_be_there(name: str) -> bool:

@@ -119,7 +119,7 @@ class SoundRecords:
 
     Args:
         channel: The channel, as rattler has it.
-        folder: The indexes of the channel, as rattler fetched them.
+        directory: The indexes of the channel, as rattler fetched them.
     """
 
     def __init__(self, channel: Any, folder: Path) -> None:

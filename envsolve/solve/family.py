@@ -120,7 +120,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         return tuple(python for python in pythons(self.catalogue) if admits_python(self.requires_python, python))
 
     def without(self, filename: str) -> Family:
-        """The same family less one build that turned out not to exist any more."""
+        """The same family without a build that no longer exists."""
         return replace(self, gone=self.gone | {filename})
 
     def owns(self, package: str) -> bool:
@@ -171,18 +171,18 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         return frozenset(found[0] for found in map(cuda_suffix, pinned) if found)
 
     def follows_torch(self, package: str) -> bool:
-        """Whether a package's builds each go with certain builds of torch."""
+        """Whether a package's builds each are compatible with certain builds of torch."""
         return package != "torch" and self.owns(package) and self.catalogue.family[package].agrees_on != "nothing"
 
     def needs_torch(self, asked: Iterable[str]) -> bool:
-        """Whether torch is among packages, or goes with one of them."""
+        """Whether torch is among packages, or is compatible with one of them."""
         return any(name == "torch" or self.follows_torch(name) for name in asked)
 
     def pairings(self, asked: Mapping[str, SpecifierSet]) -> Iterator[tuple[Option, ...]]:
-        """Torch options, best first, each with the best option of every companion that goes with it.
+        """Torch options, best first, each with the best option of every companion that matches it.
 
         Args:
-            asked: What is asked of family packages; those named here must all have an option.
+            asked: Requirements on family packages; each of them must have an option.
         """
         companions = [self._kinds(name, specifier) for name, specifier in asked.items() if name != "torch"]
         # Before a torch beside which optional kernels of a companion are not loaded, those beside which they are.
@@ -251,7 +251,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def barren(self) -> tuple[str, ...]:
-        """Packages whose options were asked for, and that have none on these machines."""
+        """Packages whose options were requested, and that have none on these machines."""
         return tuple(package for package, options in self._ordered.items() if not options)
 
     def judged(self, package: str) -> tuple[Option, ...]:
@@ -307,7 +307,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self._kept_first(ordered, package)
 
     def _kept_first(self, options: Sequence[Option], package: str) -> tuple[Option, ...]:
-        """Options in their order, what is to be kept first; of torch only what is known to run, if anything is."""
+        """Options in order, kept versions first; for torch only those known to run, if there are any."""
         kept = self.preferences.get(package, ())
         ordered = variants_in_front(options, kept, lambda o: o.version, lambda o: o.build.variant)
         if package == "torch" and kept:
@@ -358,7 +358,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _for_machine(
         self, builds: Sequence[Build], machine: Machine, judge: Judge
     ) -> tuple[Build, tuple[Verdict, ...]]:
-        """Of the builds of one option, which differ in platform, the one for a machine, with its verdicts."""
+        """The build of an option for a machine's platform, with its verdicts."""
         platform = machine.platform or Platform()
         here = [b for b in builds if same_system(b.made_for, platform)]
         judged = [(build, judge.verdicts(build, self.python)) for build in here or builds]
@@ -373,7 +373,7 @@ def _for_any_variant(option: Option) -> Option:
 
 
 def _distance(verdict: Verdict) -> tuple[bool, int]:
-    """How far a build is from running: one that does not even install before all else."""
+    """Sort key: how far a build is from running; builds that do not even install come first."""
     return any(reason.rule == "platform" for reason in verdict.failures), verdict.level.rank
 
 

@@ -185,7 +185,7 @@ class DirectReferences:
         """Metadata of the file or the tree at a URL; inexact where only its build knows it.
 
         Raises:
-            UsageError: It is another package than the one that was asked for.
+            UsageError: It is another package than the one that was requested.
         """
         file = self.asked_for(url)
         metadata = self._tree(name, url).metadata if file is None else self._client.metadata(file)
@@ -205,7 +205,7 @@ class DirectReferences:
         return file and hashed(file)
 
     def asked_for(self, url: str) -> IndexFile | None:
-        """The wheel or archive at a URL, as it is asked for; None for a tree."""
+        """The wheel or archive at a URL, as it is requested; None for a tree."""
         file = file_at(url)
         return structs.replace(file, url=self._client.without_login(file.url)) if file else None
 

@@ -46,7 +46,7 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
-    """The limits that a request and its machines set, those most worth telling last."""
+    """The limits that a request and its machines set, the most informative last."""
     if limits.variant:
         yield Limit("variant", limits.variant, f"the CUDA variant {limits.variant} was requested")
     if family.exclude_newer:
@@ -78,7 +78,7 @@ def _of_accelerators(family: Family, one_has: str, all_have: str) -> Iterator[Li
 
 
 def best_under(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[Option, ...] | None:
-    """The best torch option under the kept limits, then the best matching one of every companion that was asked for."""
+    """The best torch option under the kept limits, then the best matching one of every companion that was requested."""
     return best_of(*loosened(family, limits, kept))
 
 
@@ -105,7 +105,7 @@ def loosened(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[Fam
 def best_of(family: Family, limits: Limits) -> tuple[Option, ...] | None:
     """The best torch option that the request allows, then the best matching one of every companion asked for.
 
-    Of a request that torch has no part in, the best option of each package; none where nothing is asked for any more.
+    Of a request that torch has no part in, the best option of each package; none if nothing is requested any more.
     """
     if not family.needs_torch(limits.asked):
         return _each_alone(family, limits)
@@ -134,7 +134,7 @@ def without_variant(specifier: SpecifierSet) -> SpecifierSet:
 
 
 def driver_name(machine: Machine) -> str | None:
-    """A machine's driver by its version, else by its CUDA: ``550.54``, ``for CUDA 12.4``; None if not known."""
+    """A machine's driver by its version, otherwise by its CUDA: ``550.54``, ``for CUDA 12.4``; None if not known."""
     driver = machine.driver
     if driver is None or not (driver.version or driver.cuda):
         return None
@@ -180,7 +180,7 @@ def by_kind(machines: Iterable[Machine]) -> tuple[tuple[Machine, ...], ...]:
 
 
 class Binding(msgspec.Struct, frozen=True):
-    """Machines that cost the others something.
+    """Machines that hold the others back.
 
     Attributes:
         held: Their names.
@@ -201,7 +201,7 @@ class Fleet:
 
     Args:
         family: The torch family on the machines, in their order.
-        limits: What is asked of it.
+        limits: The requirements on it.
     """
 
     def __init__(self, family: Family, limits: Limits) -> None:

@@ -1,4 +1,4 @@
-"""The two sides of the solve: what is needed, and the candidates that satisfy it.
+"""The two sides of the solve: requirements, and the candidates that satisfy them.
 
 Msgspec structs where other values are dataclasses: a solve makes thousands, and making the types takes a tenth of the
 time at every start.
@@ -33,7 +33,7 @@ def key_of(name: str, extra: str | None) -> str:
 
 
 class PackageNeed(msgspec.Struct, frozen=True):
-    """A requirement on a package (or one extra of it), in the words it was written in."""
+    """A requirement on a package (or one extra of it), as it was written."""
 
     name: str
     extra: str | None
@@ -44,12 +44,12 @@ class PackageNeed(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The solver's name for what this asks."""
+        """The solver's name for this requirement."""
         return key_of(self.name, self.extra)
 
 
 class Conjunctions:
-    """What needs ask of packages together. A search asks for the same ones thousands of times."""
+    """The combined requirements on packages, cached because a search needs them thousands of times."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], tuple[SpecifierSet, tuple[SpecifierSet, ...]]] = {}
@@ -70,7 +70,7 @@ class Conjunctions:
 def within(places: Sequence[int], specifier: SpecifierSet, version: Callable[[int], Version]) -> Sequence[int]:
     """The places of versions, newest first, less those beyond the bounds of a specifier; what is left may not fit.
 
-    A package with a release a day (boto3 has 2,000) is asked for with thousands of specifiers, each of which takes few.
+    A package with a release a day (boto3 has 2,000) is requested with thousands of specifiers, each of which takes few.
     """
     first, last = 0, len(places)
     for newest, oldest in map(_bounds, specifier):
@@ -140,7 +140,7 @@ class SameNeed(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The solver's name for what this asks."""
+        """The solver's name for this requirement."""
         return self.candidate.name
 
     @property
@@ -150,7 +150,7 @@ class SameNeed(msgspec.Struct, frozen=True):
 
 
 class PairedNeed(msgspec.Struct, frozen=True):
-    """A torch that goes with the companions that were asked for: one of these options.
+    """A torch that matches the companions that were requested: one of these options.
 
     Without it the solver would take the newest torch first and then bend variant and version to the companions.
     """
@@ -173,7 +173,7 @@ class VariantNeed(msgspec.Struct, frozen=True):
 
 
 class ClaimNeed(msgspec.Struct, frozen=True):
-    """A candidate's claim on something of which an environment has only one: the files of a package, a CUDA major.
+    """A candidate's claim on something that an environment can have only once: the files of a package, a CUDA major.
 
     Attributes:
         holder: Who or what it is, according to the candidate: candidates with different holders exclude each other.
@@ -187,7 +187,7 @@ class ClaimNeed(msgspec.Struct, frozen=True):
 
 
 class PythonNeed(msgspec.Struct, frozen=True):
-    """A candidate's demand for another Python than the environment's: nothing meets it."""
+    """A candidate's requirement of another Python than the environment's, which nothing satisfies."""
 
     requires_python: str
     key: str = PYTHON
@@ -199,7 +199,7 @@ class PythonNeed(msgspec.Struct, frozen=True):
 
 
 class ClaimCandidate(msgspec.Struct, frozen=True):
-    """The holder of what is claimed."""
+    """The candidate that holds the claim."""
 
     holder: str
     key: str
@@ -263,7 +263,7 @@ AnyCandidate = Candidate | VariantCandidate | ClaimCandidate
 
 
 class Learnt:
-    """What searches found out of candidates, which holds for the roots of these searches.
+    """What searches learned about candidates; valid for the same roots.
 
     Attributes:
         barred: Those in no solution.

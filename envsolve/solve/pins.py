@@ -36,7 +36,7 @@ _BOUNDING = frozenset({"==", "===", "<", "<=", "~="})
 
 
 def choose_python(asked: Asked, machines: Sequence[Machine], family: Family, client: IndexClient | None = None) -> str:
-    """Return the machine's own Python or, if the projects do not allow it, the first with builds of what is asked for.
+    """Return the machine's own Python or, if the projects do not allow it, the first with builds of what is requested.
 
     The builds must run there. If none do, builds that are only published for a Python will do, since a refusal should
     not be about a Python that nobody asked for. Among these, a Python that the pinned releases of other packages have
@@ -95,7 +95,7 @@ def _with_most_wheels(pythons: Sequence[str], asked: Asked, family: Family, clie
 def python_with_wheels(
     built: Mapping[str, str], python: str, machines: Sequence[Machine], family: Family, client: IndexClient
 ) -> tuple[tuple[str, ...], str]:
-    """Packages held at releases older than a Python, and the Python with wheels for most of them.
+    """Packages limited to releases older than a Python, and the Python with wheels for most of them.
 
     Such a release has wheels for older Pythons, and later ones have wheels for this one: its sdist was never tried
     with it. What has no later wheels may well build.
@@ -134,7 +134,7 @@ def _runs(family: Family, name: str, specifier: SpecifierSet) -> bool:
 
 
 def _published(family: Family, python: str, name: str, specifier: SpecifierSet) -> bool:
-    """Whether what is asked for has a build for a Python; what no build meets is asked for in any variant."""
+    """Whether a requested package has a build for a Python, in any variant if no build has the requested one."""
     options = family.judged(name)
     met = [o for o in options if o.matches(specifier)] or [o for o in options if o.matches(without_variant(specifier))]
     return any(python_tag(build.pythons, python) for option in met for build in option.builds)

@@ -1,4 +1,4 @@
-"""What the solve prefers, and never insists on: versions to stay with, and the order of torch's builds.
+"""Preferences of the solve, never requirements: versions to keep, and the order of torch's builds.
 
 A lock or an existing environment names versions. Each is tried before all others if the request and the
 machines still allow it; what has to move moves, and nothing else does.
@@ -190,5 +190,5 @@ def parse_exclude_newer(text: str) -> str:
 
 
 def too_late(published: str | None, exclude_newer: str | None) -> bool:
-    """Whether something was published at or after the exclude_newer; at an unknown time counts as too late."""
+    """Whether something was published at or after ``exclude_newer``; an unknown time counts as too late."""
     return exclude_newer is not None and (published is None or published[:19] >= exclude_newer)

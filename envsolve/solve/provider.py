@@ -122,7 +122,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
 
     @staticmethod
     def preference(identifier: str, standing: tuple[object, ...], dead_ends: int, caused: bool) -> tuple[object, ...]:
-        """The least is tried first.
+        """Sort key of a package: the least is tried first.
 
         Args:
             identifier: The solver's name.
@@ -138,7 +138,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         requirements: Mapping[str, Iterator[AnyNeed]],
         incompatibilities: Mapping[str, Iterator[AnyCandidate]],
     ) -> Matches[AnyCandidate]:
-        """Candidates that satisfy all that is needed so far, best first, each made only when the solver asks for it."""
+        """Candidates that satisfy all requirements so far, best first, created only on demand."""
         needs = list(requirements[identifier])
         # As of now: what a criterion was made with may be barred later, but never comes to be empty.
         bad = self.learnt.barred.union(incompatibilities[identifier])
@@ -223,7 +223,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
     def _not_judged(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
         """Releases of a family package that the index has and the catalogue lacks.
 
-        They are taken if they are asked for and nothing else is, or if they are newer than all that is known: that a
+        They are taken if they are requested and nothing else is, or if they are newer than all that is known: that a
         machine runs none of the known builds says that it runs no older one either.
         """
         known = {Version(build.version) for build in self.family.catalogue.builds(name)}
@@ -249,7 +249,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         return extra in {str(canonicalize_name(name)) for name in offered}
 
     def is_satisfied_by(self, requirement: AnyNeed, candidate: AnyCandidate) -> bool:
-        """Whether a candidate is what a need asks for."""
+        """Whether a candidate satisfies a requirement."""
         if isinstance(requirement, VariantNeed):
             return isinstance(candidate, VariantCandidate) and candidate.variant in requirement.variants
         if isinstance(requirement, ClaimNeed):
@@ -313,7 +313,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
                     yield need
 
     def metadata(self, candidate: Candidate) -> CoreMetadata:
-        """The candidate's core metadata: from the catalogue for family builds, else from its index."""
+        """The candidate's core metadata: from the catalogue for family builds, otherwise from its index."""
         if candidate.url is not None:
             found = self._direct.metadata(candidate.name, candidate.url)
             return self._built(self._direct.asked_for(candidate.url), found)
@@ -345,7 +345,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         return self._wanted[key]
 
     def paired_torch(self, roots: Sequence[AnyNeed]) -> list[PairedNeed]:
-        """Needs for a torch that goes with the companions among the roots: first only the best, then any that does.
+        """Needs for a torch that matches the companions among the roots: first only the best, then any that does.
 
         Left to itself the solver gives up the torch that it has for a companion that it likes better.
         """
@@ -361,7 +361,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         return [PairedNeed(frozenset(some), text) for some in (options[:1], options) if some]
 
     def needs_in(self, line: str | Requirement, extra: str, origin: str) -> Iterator[PackageNeed]:
-        """The needs of one requirement line; none where its marker does not hold for the environment and extra."""
+        """The needs of one requirement line; none if its marker does not hold for the environment and extra."""
         if isinstance(line, str) and (only := only_for(line)) is not None and only != extra:
             return
         requirement = parsed(line) if isinstance(line, str) else line

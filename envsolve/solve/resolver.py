@@ -1,4 +1,4 @@
-"""The solve: what is asked, for one environment -> one candidate per package, or the cause that forbids it."""
+"""The solve for one environment: from requirements to one candidate per package, or the cause of failure."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def solve(provider: Provider, needs: Sequence[Need], variant: str | None, budget
 
     Args:
         provider: Joins catalogue, indexes and rules.
-        needs: What is asked.
+        needs: The requirements.
         variant: A CUDA variant that everything must have (``cu126``, ``cpu``); None leaves it to the solve.
         budget: What the searches may take; the usual one if None.
 
@@ -119,7 +119,7 @@ def _last(endless: TooLongError) -> str:
 
 
 def _best(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found:
-    """The answer of the first way that has one in which no two packages claim the same thing.
+    """The first answer in which no two packages claim the same thing.
 
     Few answers have a clash, so the first search does not look for any. If there is one, the CUDA majors of the
     clashing libraries are tried before all else: a search that meets the clash after it has settled on a torch goes
@@ -317,7 +317,7 @@ def search(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
 
 
 def search_without_barring(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
-    """The same in more rounds, for what :func:`search` finds nothing for.
+    """Search again in more rounds, if :func:`search` found nothing.
 
     Raises:
         ResolutionImpossible: Nothing satisfies the needs; the causes are of all candidates that were tried.

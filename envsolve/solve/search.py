@@ -1,4 +1,4 @@
-"""The search of the solve: resolvelib's, less what it asks again and again, begun anew where it goes astray."""
+"""The search of the solve: resolvelib's, without repeated work, and restarted if it takes too long."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class TooLongError(Exception):
 
 
 class Budget:
-    """The rounds and the time that the searches of one solve may take.
+    """Limits on the rounds and the time of the searches of one solve.
 
     Attributes:
-        rounds: Those that were taken.
+        rounds: The rounds used so far.
     """
 
     def __init__(self, seconds: float = SECONDS, least: int = LEAST_ROUNDS, most: int = MOST_ROUNDS) -> None:
@@ -80,7 +80,7 @@ class Budget:
         return passed > self._seconds and (self.rounds > self._least or passed > _PATIENCE * self._seconds)
 
     def pause(self, seconds: float) -> None:
-        """Leave out time in which something else was done."""
+        """Exclude time that was spent on something else."""
         self._begin += seconds
 
 
@@ -107,7 +107,7 @@ class Search(Resolution[AnyNeed, AnyCandidate, str]):
             provider: Of candidates and dependencies.
             first: How often earlier searches came to a dead end at a package: the more, the earlier it is settled.
             allowed: Dead ends.
-            roots: What is asked.
+            roots: The requirements of the request.
             may_forget: Whether what a dropped choice had brought in is forgotten.
         """
         super().__init__(provider, BaseReporter())
@@ -137,7 +137,7 @@ class Search(Resolution[AnyNeed, AnyCandidate, str]):
         return causes
 
     def _note(self, name: str) -> None:
-        """Count a dead end at a package, and at those that brought it in."""
+        """Count a dead end at a package, and at those that required it."""
         brought, waiting = {name}, [name]
         while waiting:
             for _, parent in self.state.criteria[waiting.pop()].information:
@@ -157,7 +157,7 @@ class Search(Resolution[AnyNeed, AnyCandidate, str]):
         return known[2]
 
     def _remove_information_from_criteria(self, criteria: dict[str, _Criterion], parents: Collection[str]) -> None:
-        """Drop the needs of packages whose choice does not hold any more, and of what only these had brought in.
+        """Drop the requirements of packages whose choice was undone, and of packages that only these required.
 
         Resolvelib keeps the latter: the parts of a cuda-toolkit that torch 2.15 needed then ruled out every older torch
         that needs another cuda-toolkit, and the first torch without one was taken. What made a choice invalid is kept,
@@ -308,7 +308,7 @@ class LearningSearch(Search):
         return bool(build_iter_view(self._provider.find_matches(key, {key: iter(needs)}, {key: iter(())})))
 
     def _remove_information_from_criteria(self, criteria: dict[str, _Criterion], parents: Collection[str]) -> None:
-        """Drop also what was ruled out because of a choice that does not hold any more; resolvelib keeps that."""
+        """Drop also what was ruled out because of a choice that was undone; resolvelib keeps that."""
         before, chosen = dict(criteria), {*self.state.mapping}
         super()._remove_information_from_criteria(criteria, parents)
         gone = {*parents} | ({*before} - {*criteria}) | (chosen - {*self.state.mapping})
@@ -357,9 +357,9 @@ class LearningSearch(Search):
 
 
 def _parent(information: _Information) -> str:
-    """The package whose choice brought a need in."""
+    """The package whose choice added a requirement."""
     return information.parent.key if information.parent is not None else ""
 
 
 class AstrayError(Exception):
-    """A search met more dead ends than it may."""
+    """A search reached its limit of dead ends."""

@@ -1,4 +1,4 @@
-"""Reading files that somebody else names, regular ones and not without end; writing files whole or not at all."""
+"""Reading files named by others: only regular ones, and up to a limit; writing files atomically."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def user_folder(kind: Literal["cache", "config", "data"], environ: Mapping[str, 
 
 
 def replace_file(target: Path, text: str) -> None:
-    """Put a text in the place of a file, or make it: whoever reads sees the old one or the new one, never a part.
+    """Replace or create a file atomically: readers see the old or the new text, never a part.
 
     A file that was there keeps its mode, and its owner as far as this process may give files away: a configuration
     that only its user can read holds a password.

@@ -1,4 +1,4 @@
-"""Every limit on what is read from others, and what holds foreign text to it.
+"""Every limit on input from others, and the functions that enforce them.
 
 An index, a wheel, a log or a Dockerfile may be written by anybody. A reader that goes over one of these limits stops
 with an error that names the limit; it never waits or grows without end.
@@ -154,7 +154,7 @@ def count_of(number: int, noun: str = "package", plural: str | None = None) -> s
 
 
 def printable(text: str, *, commands: bool = False) -> str:
-    """Escape the characters with which a text could command a terminal; line feeds and tabs stay.
+    """Escape control characters, which a terminal would obey; line feeds and tabs stay.
 
     In a workflow of GitHub a line that begins with ``::`` sets variables, or ends all other commands.
 

@@ -96,7 +96,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def shown(stream: TextIO | None) -> Iterator[None]:
-    """Show the progress of the work in the block: a line that changes on a terminal, else a line from time to time.
+    """Show the progress of the work in the block: on the last line of a terminal, otherwise a line from time to time.
 
     A stream that nobody reads any more ends the showing and never the work.
 

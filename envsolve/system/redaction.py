@@ -1,4 +1,4 @@
-"""Text without what names a person, a computer or a secret, for what users publish."""
+"""Redaction of names of people and computers, and of secrets, in texts that users publish."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Redaction:
         self._users, self._here = _words(users), _words(here)
 
     def text(self, text: str) -> str:
-        """Return a text without what must not be published."""
+        """Return a text without secrets, home directories and names."""
         for value in self._values:
             text = text.replace(value, "(secret)")
         # A login before the names of hosts and users, which it may contain.

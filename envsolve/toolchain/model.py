@@ -30,7 +30,7 @@ class Toolchain(msgspec.Struct, frozen=True):
 
     Attributes:
         nvcc: CUDA version of the nvcc to compile with, ``12.8``; None if that is not known.
-        host_compiler: The host compiler to take, ``gcc 13``: the machine's own where it is within all limits.
+        host_compiler: The host compiler to use, ``gcc 13``: the machine's own where it is within all limits.
         TORCH_CUDA_ARCH_LIST: The variable's value for the plan's GPUs, ``8.6;8.9``; None if they are not known.
         host_compilers: Every host compiler within the limits, ``gcc 9 to 13``.
         compiles: The packages that are compiled as they are installed.
@@ -38,7 +38,7 @@ class Toolchain(msgspec.Struct, frozen=True):
         build_requires: What must be installed before they are built without isolation.
         nvcc_packages: By package manager (``pip``, ``conda``, ``apt``), the packages that make up this nvcc.
         nvcc_from: Whose nvcc it is: the ``machine``'s own toolkit's, or that of the plan's own packages (``pip``); None
-            where none is in reach.
+            if none is available.
         CUDA_HOME: Where that toolkit is; may begin with :data:`SITE_PACKAGES`.
         gcc_min: The oldest gcc major within the limits, ``gcc_max`` the newest; None for no bound that is known.
         environment: Other variables that must be set while the sources are compiled.
@@ -74,7 +74,7 @@ class Compiled(msgspec.Struct, frozen=True):
     """A package that compiles CUDA code.
 
     Attributes:
-        project: What that takes; None if it is not recorded.
+        project: The requirements of its build; None if they are not recorded.
         when: While it is installed, when it is used, or at both times.
         build_requires: What must be installed before it is built without isolation.
     """
@@ -93,7 +93,7 @@ class Compiled(msgspec.Struct, frozen=True):
 def compiled_packages(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> tuple[Compiled, ...]:
     """The packages whose CUDA code is compiled as they are installed.
 
-    Those are sdists and trees of known projects, and what is asked for by URL: trees whose build imports torch or
+    Those are sdists and trees of known projects, and what is requested by URL: trees whose build imports torch or
     that were not read, and archives that need torch.
     """
     found = []
@@ -149,7 +149,7 @@ def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[C
 
 
 def is_unread(package: PlannedPackage, catalogue: Catalogue) -> bool:
-    """Whether nothing is known of what a package that is built from a source tree depends on."""
+    """Whether nothing is known about what a package that is built from a source tree depends on."""
     tree, project = package.tree, _project(package, catalogue.source_projects)
     if tree is None or tree.exact:
         return False
@@ -182,7 +182,7 @@ def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Ite
                 "dependencies-unknown", text, "request them as well; envsolve install says which are missing"
             )
         if tree.folder is not None and tree.unread is None:
-            text = f"{name} is built from the directory {tree.folder} as it is then, on this computer only"
+            text = f"{name} is built from the directory {tree.folder} as it is at install time, on this computer only"
             yield PlanWarning(
                 "folder", text, "to build it again elsewhere, request a commit of its repository: git+https://"
             )
@@ -210,7 +210,7 @@ _WITH_APT = ("debian", "ubuntu")
 def nvcc_of(
     cuda: str, libraries: Sequence[str], machines: Sequence[Machine], compilers: Sequence[CompilerPackages]
 ) -> Toolchain:
-    """Where the nvcc of a CUDA version is nearest at hand: a toolchain of which nothing else is settled.
+    """The nearest source of the nvcc of a CUDA version, as a toolchain without other fields.
 
     The machines' own goes first: nothing is downloaded for it. Of package managers the default index is the nearest,
     since the environment is made from it anyway; from CUDA 13 on it has a whole nvcc.
@@ -234,7 +234,7 @@ def nvcc_of(
 
 
 def reach_of(cuda: str, machines: Sequence[Machine], compilers: Sequence[CompilerPackages]) -> int:
-    """How near at hand the nvcc of a CUDA version is: 0 on the machines, 1 in the plan, 2 elsewhere."""
+    """The distance to the nvcc of a CUDA version: 0 on the machines, 1 in the plan, 2 elsewhere."""
     return {"machine": 0, "pip": 1, None: 2}[nvcc_of(cuda, (), machines, compilers).nvcc_from]
 
 
@@ -265,7 +265,7 @@ def _command(
     packages: Mapping[str, tuple[str, ...]],
     machines: Sequence[Machine],
 ) -> str | None:
-    """The shortest way: by a conda that is there, else by apt where it is, else by micromamba."""
+    """The shortest way: by a conda that is there, otherwise by apt where it is, otherwise by micromamba."""
     present = {found.name for machine in machines for found in machine.installers or ()}
     program = next((name for name in _CONDAS if name in present), None)
     distros = {(machine.platform.distro or "").partition(" ")[0] for machine in machines if machine.platform}
@@ -300,15 +300,13 @@ def is_windows(machines: Sequence[Machine]) -> bool:
 
 
 def on_windows(toolchain: Toolchain, cautions: Sequence[PlanWarning]) -> tuple[Toolchain, tuple[PlanWarning, ...]]:
-    """A toolchain that was worked out as for Linux, less what does not hold on Windows, and what to know about it."""
+    """A toolchain planned for Linux without the parts that do not apply on Windows, and warnings about it."""
     told = [caution for caution in cautions if caution.code not in _OF_LINUX]
     names = ", ".join(dict.fromkeys((*toolchain.compiles, *toolchain.compiles_at_use)))
     if names:
         nvcc = f"nvcc {toolchain.nvcc}" if toolchain.nvcc else "an nvcc"
-        text = (
-            f"{names} will be compiled from source, on Windows by {nvcc} and Microsoft's C++ compiler, of which it is"
-        )
-        text += " not known here what goes with it; envsolve install is for Linux"
+        text = f"{names} will be compiled from source, on Windows by {nvcc} and Microsoft's C++ compiler, whose "
+        text += "compatible versions are not known; envsolve install is for Linux"
         way = "take versions that have wheels for Windows, or WSL 2, which also has the GPU: --platform linux-x86_64"
         told.insert(0, PlanWarning("compiles", text, way))
     plain = replace(

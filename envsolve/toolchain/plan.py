@@ -1,4 +1,4 @@
-"""The toolchain that compiles what a plan compiles (rule 10), and what to know about it."""
+"""The toolchain for the sources that a plan compiles (rule 10), and warnings about it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def toolchain_for(
     driver_cuda: str | None,
     catalogue: Catalogue,
 ) -> tuple[Toolchain, tuple[PlanWarning, ...]]:
-    """The toolchain that compiles packages for all machines, and what to know about it.
+    """The toolchain that compiles packages for all machines, and warnings about it.
 
     Args:
         compiled: What is compiled; empty if the toolchain is only to be named.
@@ -92,7 +92,7 @@ def build_needs(toolchain: Toolchain) -> tuple[Need, ...]:
 
 
 def about_missing_tools(toolchain: Toolchain, planned: Mapping[str, str]) -> Iterator[PlanWarning]:
-    """Requirements of compiling the sources of which no version goes with the rest of the plan.
+    """Requirements of compiling the sources of which no version is compatible with the rest of the plan.
 
     Args:
         toolchain: With what it needs.
@@ -123,7 +123,7 @@ def _cuda(
     machines: Sequence[Machine],
     catalogue: Catalogue,
 ) -> tuple[str | None, Reason]:
-    """The CUDA version of the nvcc, and whether it serves."""
+    """The CUDA version of the nvcc, and whether it is suitable."""
     facts = CompilerFacts.of(catalogue)
     if torch is not None:
         # torch.utils.cpp_extension refuses an nvcc of another CUDA major than torch's.
@@ -155,9 +155,9 @@ def _checks(cuda: str | None, knows: Reason, listed: Reason | None, driver_cuda:
         yield listed.text
     if listed is not None and listed.ok and cuda and driver_cuda:
         if CudaVersion.parse(cuda) <= CudaVersion.parse(driver_cuda):
-            yield f"the driver knows CUDA {driver_cuda} in full: it takes PTX of nvcc {cuda}, too"
+            yield f"the driver knows CUDA {driver_cuda} in full: it also compiles PTX of nvcc {cuda}"
         else:
-            yield f"no PTX is left to the driver, which takes none that is newer than CUDA {driver_cuda}"
+            yield f"no PTX is generated, because the driver compiles none that is newer than CUDA {driver_cuda}"
 
 
 def _cards(machines: Sequence[Machine]) -> list[ComputeCapability]:
@@ -176,7 +176,7 @@ def _with_standards(gcc: GccRange, compiled: Sequence[Compiled], facts: Compiler
 
 
 def _host_compiler(gcc: GccRange, machines: Sequence[Machine]) -> str | None:
-    """The machines' own gcc where it is within the limits, else the one nearest to torch's own."""
+    """The machines' own gcc where it is within the limits, otherwise the one nearest to torch's own."""
     if gcc.empty:
         return None
     # A machine may have several gcc: the newest that fits.
@@ -228,7 +228,7 @@ def _about_limits(cuda: str | None, knows: Reason, listed: Reason | None) -> Ite
 
 
 def _about_host(toolchain: Toolchain, gcc: GccRange, machines: Sequence[Machine]) -> Iterator[PlanWarning]:
-    """Host compilers on the machines that do not serve."""
+    """Host compilers on the machines that are not suitable."""
     bounds = "; ".join(reason.text for reason in gcc.reasons)
     if gcc.empty:
         yield PlanWarning("host-compiler", f"no gcc compiles this: {bounds}")
@@ -251,7 +251,7 @@ def _about_nvcc(
     driver_cuda: str | None,
     catalogue: Catalogue,
 ) -> Iterator[PlanWarning]:
-    """An nvcc on the machines that is another one, and none at all in reach."""
+    """Warnings about another nvcc on the machines, or none that is available."""
     wanted = toolchain.nvcc
     toolkits = [t for machine in machines for t in machine.toolkits or () if t.nvcc and t.version]
     if wanted is None:
@@ -263,13 +263,13 @@ def _about_nvcc(
             f"; the machine has nvcc {have}, but {why}" if have else ""
         )
         ways = [*_other_variants(torch, machines, driver_cuda, catalogue)] if torch else []
-        ways += [f"{toolchain.get_nvcc}, then the same command again"] if toolchain.get_nvcc else []
+        ways += [f"{toolchain.get_nvcc}, then run the same command again"] if toolchain.get_nvcc else []
         brought = toolchain.compiles and "conda" in toolchain.nvcc_packages
-        ways += ["envsolve[conda], with which envsolve install brings it from conda-forge"] if brought else []
+        ways += ["envsolve[conda], with which envsolve install installs it from conda-forge"] if brought else []
         yield PlanWarning("nvcc", text, "; or: ".join(ways) or None)
     elif have and toolchain.nvcc_from == "pip" and own_toolkit(wanted, machines) is None:
         text = f"the machine has nvcc {have}; {why}"
-        yield PlanWarning("nvcc", text, f"the plan has its own nvcc {wanted}; CUDA_HOME must lead to it")
+        yield PlanWarning("nvcc", text, f"the plan has its own nvcc {wanted}; CUDA_HOME must point to it")
 
 
 def _other_variants(

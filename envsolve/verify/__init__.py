@@ -1,4 +1,4 @@
-"""An environment tried: what its own interpreter does with torch, in child processes, for a diagnosis to weigh."""
+"""Verification: checks of an environment in child processes of its own interpreter."""
 
 
 # An environment proved: checks run in its own interpreter.

@@ -45,8 +45,8 @@ class Expected:
         source: The file that says so.
         cuda: The variant, ``cu126``.
         code: Torch's code by compute capability.
-        driver: What is needed of the driver, and how it is met.
-        ptxas: CUDA of the ptxas that Triton brings and runs for a compute capability, by that.
+        driver: The requirement on the driver, and how it is met.
+        ptxas: CUDA version of the ptxas in Triton's wheel, by compute capability.
         environment: Variables that are to be set.
         nvcc: CUDA of the nvcc that compiles what is compiled.
         versions: Acceptable versions by project name.
@@ -71,8 +71,8 @@ def read_expected(path: Path, machine: Machine, catalogue: Catalogue) -> Expecte
 
     Args:
         path: The file; a lock where its name ends in ``.toml``.
-        machine: This one, for a lock that serves several classes of machines.
-        catalogue: What Tritons bring, and what a lock's torch carries.
+        machine: This one, for a lock of several classes of machines.
+        catalogue: The ptxas of each Triton, and the GPU code of a lock's torch.
 
     Raises:
         UsageError: The file does not exist, or is neither, or is an impossible plan.
@@ -199,7 +199,7 @@ class Wanted:
 
 
 def held_against(report: Report, expected: Expected) -> Report:
-    """Hold what checks saw, and what is installed, against what is expected.
+    """Compare what checks saw, and what is installed, with the expectations.
 
     A check that passed with another result than expected fails. Results that nobody expects do not change.
     """
@@ -271,7 +271,7 @@ def _mode(check: Check, expected: Expected) -> Wanted | None:
 
 
 def _ptxas(check: Check, expected: Expected) -> Wanted | None:
-    """Triton runs the ptxas that the plan sets, or the one that it brings."""
+    """Triton runs the ptxas that the plan sets, or the one in its wheel."""
     if check.name not in _BY_TRITON:
         return None
     named = {name: expected.environment[name] for name in _OVERRIDES if name in expected.environment}
@@ -280,7 +280,7 @@ def _ptxas(check: Check, expected: Expected) -> Wanted | None:
         return Wanted(" or ".join(f"{name}={path}" for name, path in named.items()), met)
     if _capability(check) not in expected.ptxas:
         return None
-    return Wanted("the one that Triton brings", "triton" in PurePath(check.seen["ptxas"]).parts)
+    return Wanted("the one in Triton's wheel", "triton" in PurePath(check.seen["ptxas"]).parts)
 
 
 def _ptxas_cuda(check: Check, expected: Expected) -> Wanted | None:
@@ -334,7 +334,7 @@ def _capability(check: Check) -> str:
 
 
 def _packages(versions: Mapping[str, str], expected: Expected) -> tuple[Check, ...]:
-    """One check: whether what is installed is what was planned; none where the plan or the report names nothing."""
+    """One check: whether what is installed is what was planned; none if the plan or the report names nothing."""
     if not expected.versions or not versions:
         return ()
     differing = list(_differing(versions, expected))
@@ -370,14 +370,14 @@ class Context:
     before: Report | None
 
     def around(self, report: Report) -> Report:
-        """The report with its machine, held against the plan, and compared with the earlier one."""
+        """The report with its machine, compared with the plan and with the earlier report."""
         made = with_machine(report, self.machine)
         held = held_against(made, self.expected) if self.expected else made
         return compared(held, self.before) if self.before else held
 
 
 def read_context(machine: Machine, plan: Path | None, before: Path | None) -> Context:
-    """Read what a report is to be held against.
+    """Read what a report is compared with.
 
     Args:
         machine: This one.

@@ -174,7 +174,7 @@ def check_here(
     hashes: bool = False,
     explain: Explain = unexplained,
 ) -> Report:
-    """Check an environment on the GPUs at hand, its installed files first.
+    """Check an environment on the GPUs of this machine, its installed files first.
 
     If a check fails, what is damaged is the failure's cause.
 

@@ -50,7 +50,7 @@ def measure(
     only: Sequence[str] = (),
     explain: Explain = unexplained,
 ) -> Report:
-    """Measure what an environment gets out of the GPUs at hand.
+    """Measure the performance of an environment on the GPUs of this machine.
 
     Args:
         python: The environment's interpreter.
@@ -93,7 +93,7 @@ def judged(check: Check, peaks: Mapping[str, Peak]) -> Check:
     shares = {rate: float(check.seen[rate.seen]) / of for rate, of in _documented(check, peak)}
     words = [f"{rate.name} {share:.0%} of {getattr(peak, rate.seen):g} {rate.unit}" for rate, share in shares.items()]
     low = [rate.name for rate, share in shares.items() if share < rate.low]
-    detail = f"{check.detail}; of the documented rates: {', '.join(words)}"
+    detail = f"{check.detail}; compared with the documented rates: {', '.join(words)}"
     if low:
         reasons = "; ".join(_reasons(check.seen)) or "nvidia-smi shows no reason; another program may use the GPU"
         detail += f"\nwarning: {' and '.join(low)} far below what such GPUs reach: {reasons}"

@@ -72,7 +72,7 @@ def triton_ptxas(capability):
     say(f"triton is imported from {triton.__file__}")
     path, version = chosen(int(capability.replace(".", "")))
     if path is None:
-        raise SkipTest(f"Triton {triton.__version__} does not report which ptxas it takes")
+        raise SkipTest(f"Triton {triton.__version__} does not report which ptxas it uses")
     return {"detail": f"Triton {triton.__version__} takes {path} ({version})", "seen": {"ptxas": path}}
 
 
@@ -85,7 +85,7 @@ def there(name):
 
 
 def chosen(number):
-    """Path and version of the ptxas that Triton takes, by its own function for that; None if it has none known."""
+    """Path and version of the ptxas that Triton uses, as its own function reports it; None if it has none."""
     for module, name, arguments in CHOICES:
         try:
             answer = getattr(importlib.import_module(module), name)(*((number,) if arguments is None else arguments))
@@ -120,6 +120,6 @@ def driver_version():
 
 
 def say(text):
-    """Tell it now: what comes next may end the process."""
+    """Report now: the next step may end the process."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()

@@ -24,9 +24,9 @@ SCHEMA: Literal["envsolve.checks/1"] = "envsolve.checks/1"
 LOADER = "loader"
 """The check that reads every library of an environment; it needs no GPU, and no GPU to compile for."""
 FILES = "installed-files"
-"""The check that compares installed files with their records; it proves nothing of what they do."""
+"""The check that compares installed files with their records; it proves nothing about what they do."""
 PLAN = "plan"
-"""The check that holds the packages of an environment against a plan; it proves nothing of what they do."""
+"""The check that holds the packages of an environment against a plan; it proves nothing about what they do."""
 Status = Literal["pass", "fail", "skip"]
 Kind = Literal["checks", "fast-paths", "bench", "soak"]
 """The subject of a report: correctness, or one of the measures."""
@@ -35,7 +35,7 @@ Explain = Callable[[str], tuple[str | None, str | None]]
 
 
 def unexplained(text: str) -> tuple[None, None]:
-    """Explain nothing."""
+    """Return no explanation."""
     return None, None
 
 
@@ -54,7 +54,7 @@ class Check:
         command: The shell command that repeats just this check; None if none was started.
         seen: What else it saw, by name: ``code`` of torch (``sass``, ``ptx``), version and ``mode`` of a driver,
             ``ptxas`` and its release, ``nvcc``, ...
-        expected: What a plan says of these, by the same names, in words; empty if no plan was held against it.
+        expected: What the plan says about these, by the same names, in words; empty without a plan.
         imports: Seconds of importing torch within ``seconds``; None if it was not imported.
     """
 
@@ -100,7 +100,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that is not as it was in an earlier report.
+    """A difference from an earlier report.
 
     Attributes:
         kind: ``version`` (of a package or the driver), ``check`` (how it ended), ``time`` (how long it took), ``gpu``,
@@ -130,8 +130,8 @@ class Report:
         seconds: Wall time of all checks; they run side by side, so it is less than the sum of theirs.
         machine: Where it ran, as far as it decides.
         versions: What is installed in the environment, and ``envsolve``, ``python`` and ``driver``: version by name.
-        plan: The file that the checks were held against.
-        changes: What is not as in an earlier report; None where none was compared.
+        plan: The file that the checks were compared with.
+        changes: The differences from an earlier report; None if there was none to compare.
         kind: Whether it is of checks, or of measures, in which a skip is a path that is not offered.
     """
 
@@ -148,7 +148,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether something was checked and nothing failed; a report of skips, or only of packages, proves nothing."""
+        """Whether something was checked and nothing failed; skips and package checks alone do not pass."""
         return not self.failed and any(
             check.status == "pass" and check.name not in (PLAN, FILES) for check in self.checks
         )
@@ -160,12 +160,12 @@ class Report:
 
     @property
     def worse(self) -> bool:
-        """Whether a check that passed in the earlier report passes no longer, be it that it could not be tried."""
+        """Whether a check that passed in the earlier report no longer passes, even if it could not run."""
         return any(change.worse for change in self.changes or ())
 
     @property
     def import_seconds(self) -> float | None:
-        """Seconds that importing torch took the process that had to wait least for it; None if none imported it."""
+        """Seconds of the fastest import of torch among the processes; None if none imported it."""
         return min((check.imports for check in self.checks if check.imports is not None), default=None)
 
 
@@ -255,7 +255,7 @@ def _ending(check: Check) -> str:
 
 
 def with_machine(report: Report, machine: Machine) -> Report:
-    """The report, with the machine that it was made on: what decides of it, and the versions of driver and envsolve."""
+    """The report with the relevant facts of its machine, and the versions of the driver and envsolve."""
     decides = structs.replace(
         machine, python=None, pythons=None, installers=None, sources={}, gpus=_without_ids(machine)
     )
@@ -270,7 +270,7 @@ def with_machine(report: Report, machine: Machine) -> Report:
 
 
 def _without_ids(machine: Machine) -> tuple[Gpu, ...] | None:
-    """The GPUs without what identifies a single one: a report is made to be shown to others."""
+    """The GPUs without serial numbers and UUIDs: a report is shown to others."""
     return None if machine.gpus is None else tuple(structs.replace(gpu, uuid=None) for gpu in machine.gpus)
 
 

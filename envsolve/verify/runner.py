@@ -54,13 +54,13 @@ def run_checks(
     explain: Explain = unexplained,
     arguments: Sequence[str] = (),
 ) -> Report:
-    """Check an environment on the GPUs at hand: driver, compilers, PyTorch, Triton and packages built on them.
+    """Check an environment on the GPUs of this machine: driver, compilers, PyTorch, Triton and packages built on them.
 
     Args:
         python: The environment's interpreter; a target has been started once already, with its time limit.
         time_limit: Seconds for each check.
         environment: Variables to set for the checks, beside those already set; a plan's ``environment``.
-        folder: Where the check scripts are. If all of them run on GPUs, the built-in one lists the GPUs.
+        directory: Where the check scripts are. If all of them run on GPUs, the built-in one lists the GPUs.
         only: Names of the checks to run; all if empty. The one that lists the GPUs runs with those that need them.
         quick: Whether to run only those that show the most in the least time.
         explain: Finds the root cause of a failure in its text.
@@ -100,7 +100,7 @@ def run_compile_checks(
         gpus: Compute capabilities to compile for.
         time_limit: Seconds for each check.
         environment: Variables to set for the checks, beside those already set; a plan's ``environment``.
-        folder: Where the check scripts are.
+        directory: Where the check scripts are.
         only: Names of the checks to run, which may be none; all where None.
         explain: As for :func:`run_checks`.
 
@@ -240,7 +240,7 @@ def _ended(target: Target, step: Step, ran: Ran) -> _Ended:
 
 
 def _judge(ended: Ended, result: _Result | None, time_limit: float) -> tuple[Status, str]:
-    """A process must end by itself, in time, with a result and the exit code that goes with it."""
+    """A process must end by itself, in time, with a result and the exit code that matches it."""
     if ended.returncode is None:
         return "fail", _with_tail(f"did not end within {time_limit:g} s and was killed", ended)
     if result is None:
@@ -293,7 +293,7 @@ def probe(
         prefix: The environment's root directory.
         environ: Variables to set for the children, over those already set.
         time_limit: Seconds for each step.
-        folder: Where the checks of ``verify`` are.
+        directory: Where the checks of ``verify`` are.
 
     Returns:
         Each step and how it ended; a Python that does not start is the one step of its answer.

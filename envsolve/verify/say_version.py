@@ -1,4 +1,4 @@
-"""Runs inside the interpreter that is verified and says which Python it is, what is installed in it, and how.
+"""Runs in the interpreter to verify and prints its version and installed packages.
 
 Any Python understands it, 2.7 too.
 """

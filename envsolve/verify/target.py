@@ -115,7 +115,7 @@ class Ran:
     Attributes:
         ended: How its process ended.
         result: What it left as its result, unread; None if that is nothing.
-        token: What only a result of this run can hold.
+        token: A secret of this run, which its results contain.
         command: What was started.
     """
 
@@ -127,7 +127,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A script that was started; what it leaves must be taken before the block that started it is left."""
+    """A script that was started; its result must be read before the block that started it ends."""
 
     child: Isolated
     place: Path
@@ -229,13 +229,13 @@ class Target:
         if answer is not None:
             why = f"it is Python {'.'.join(map(str, answer.version))}"
         elif ran.ended.returncode is None:
-            why, hint = f"it did not say its version within {limit:g} s", _SLOW
+            why, hint = f"it did not print its version within {limit:g} s", _SLOW
         else:
             lines = ran.ended.stderr.strip().splitlines()
             last = [line for line in lines if line.startswith("Fatal Python error")][:1] or lines[-1:]
             around = {**os.environ, **self.environment}
             settings = [f"{name} is set to {around[name]}" for name in _MEDDLING if around.get(name)]
-            why = "; ".join(["it did not say its version", *last, *settings])
+            why = "; ".join(["it did not print its version", *last, *settings])
         raise UsageError(f"{self.python} is not a Python {OLDEST[0]}.{OLDEST[1]} or newer: {why}", hint=hint)
 
 

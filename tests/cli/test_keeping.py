@@ -75,7 +75,7 @@ def test_how_much_of_a_lock_is_kept(lock: Path, capsys: pytest.CaptureFixture[st
     tell_kept(GOOD, envsolve.installed_versions(lock)[1:], lock)
     tell_kept(GOOD, (), None)
     tell_kept(IMPOSSIBLE, (), lock)
-    assert capsys.readouterr().err == f"kept: 2 of 3 packages are as in {lock}; --upgrade lets all move\n"
+    assert capsys.readouterr().err == f"kept: 2 of 3 packages are as in {lock}; --upgrade allows all to change\n"
 
 
 @pytest.mark.parametrize(("options", "kept"), [((), True), (("--upgrade",), False), (("-P", "torch"), True)])

@@ -78,7 +78,7 @@ def not_executable(prefix: Path) -> None:
         (half_made, "incomplete virtual environment"),
         (conda_without_python, "conda environment without Python"),
         (base_python_gone, "which does not exist"),
-        (not_executable, "may not be executed"),
+        (not_executable, "is not executable"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, make: Callable[[Path], None], words: str) -> None:

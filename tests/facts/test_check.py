@@ -294,7 +294,7 @@ def test_the_command(served: IndexServer, folder: Path, capsys: pytest.CaptureFi
     assert code == 4
     assert "builds/default/torch.json: torch 2.10.0 cu128 manylinux_2_28_x86_64: files.cp312.size" in out
     assert "  catalogue  7\n" in out
-    assert "1 fact is not what is published" in err
+    assert "1 fact is not as published" in err
     code, out, _ = ended(capsys, "--catalogue", str(folder), "torch", "--format", "json")
     assert code == 4
     assert json.loads(out)["disagreements"][0]["catalogue"] == 7

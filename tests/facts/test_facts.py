@@ -133,7 +133,7 @@ torch 2.9.1+cu128, cu128, manylinux_2_28_x86_64, pytorch index
   sha256 cp310  {a}  listed by [1] alone
   sha256 cp311  {b}
   disputed: code: (inferred [3]) says sm_70 too
-    the value above stands: a script beats a post
+    the value above is used: a script beats a post
 
 Sources
   [1] 2026-01-02  The lock  https://example.org/lock
@@ -160,7 +160,7 @@ def test_the_summary_counts_every_record_once() -> None:
     assert torch.files >= torch.hashed >= torch.one_source
     text = describe_summary(summary)
     assert re.search(rf"(?m)^drivers +{len(CATALOGUE.drivers)} ", text)
-    assert f"The newest fact about torch is of {CATALOGUE.date}." in text
+    assert f"The newest fact about torch is dated {CATALOGUE.date}." in text
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Any, str]:

@@ -61,9 +61,9 @@ def test_known_pythons(text: str, python: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("2.7", "nothing is known of Python 2.7", "known for Python 3.6 to 3."),
-        ("3.5", "nothing is known of Python 3.5", "known for Python 3.6 to 3."),
-        ("3.99", "nothing is known of Python 3.99", "known for Python 3.6 to 3."),
+        ("2.7", "Python 2.7 is not in the catalogue", "known for Python 3.6 to 3."),
+        ("3.5", "Python 3.5 is not in the catalogue", "known for Python 3.6 to 3."),
+        ("3.99", "Python 3.99 is not in the catalogue", "known for Python 3.6 to 3."),
         ("abc", "not a Python version", "write it as 3.12"),
         ("3", "not a Python version", "write it as 3.12"),
         ("", "not a Python version", "write it as 3.12"),

@@ -74,7 +74,7 @@ def test_the_nodes_are_probed_with_their_labels() -> None:
 def test_a_node_that_is_down_is_listed_and_does_not_hold_up_the_rest() -> None:
     asked("scontrol", "update", "NodeName=h2", "State=DOWN", "Reason=power supply")
     try:
-        assert "  h2: Slurm says down: power supply" in run(*probe())
+        assert "  h2: Slurm reports down: power supply" in run(*probe())
     finally:
         asked("scontrol", "update", "NodeName=h2", "State=RESUME")
 

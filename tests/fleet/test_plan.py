@@ -48,9 +48,9 @@ def test_each_class_is_in_one_plan_and_each_plan_has_a_lock(
         "rtx5090-580.95.05": ("cu130", ("gpu03",)),
     }
     assert {group.lock(fleet).name for group in made.groups} == {path.name for path in (fleet / "locks").iterdir()}
-    assert made.unreachable == {"gpu05": "there is no profile of it"}
+    assert made.unreachable == {"gpu05": "it has no profile"}
     assert text.startswith("2 plans for 4 of 5 nodes, Python 3.12\n")
-    assert "gpu05: there is no profile of it" in text
+    assert "gpu05: it has no profile" in text
     assert "one plan is not enough, because" in text
 
 

@@ -110,7 +110,7 @@ def test_one_container_is_for_one_system(catalogue: Catalogue) -> None:
     machines = tuple(Machine(platform=Platform(os="linux", arch=arch)) for arch in ("x86_64", "aarch64"))
     with pytest.raises(UsageError, match="linux-aarch64 and linux-x86_64") as caught:
         recipe(replace(GOOD, machines=machines), catalogue)
-    assert "apart" in (caught.value.hint or "")
+    assert "separately" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(

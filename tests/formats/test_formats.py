@@ -93,7 +93,7 @@ def test_requirements() -> None:
 # envsolve plan for torch>=2.4
 # machine: 2x NVIDIA GeForce RTX 4090 (cc 8.9), driver 550.54.15, linux x86_64, glibc 2.35
 # Python 3.12, variant cu126
-# set where it runs: TRITON_PTXAS_PATH={{site_packages}}/nvidia/cu13/bin/ptxas
+# set at run time: TRITON_PTXAS_PATH={{site_packages}}/nvidia/cu13/bin/ptxas
 --index-url {MIRROR}
 
 # from {CU126}

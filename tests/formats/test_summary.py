@@ -38,7 +38,7 @@ and 1 other package
 Warning   extensions that ship PTX alone will not run [no-ptx]
           update the driver to 560.28 or newer
 
-Set where it runs: TRITON_PTXAS_PATH={site_packages}/nvidia/cu13/bin/ptxas
+Set at run time: TRITON_PTXAS_PATH={site_packages}/nvidia/cu13/bin/ptxas
 
 Facts     of 2026-11-27, 12 days ago
 Next      save this plan with -o pylock.toml, then:
@@ -230,11 +230,11 @@ def test_the_real_day_is_the_default() -> None:
     ("need", "variant", "sentence"),
     [
         (DriverNeed(None, None, None), "cu130", "the plan needs no NVIDIA driver"),
-        (DriverNeed("580.65.06", None, None), "cu130", "needs 580.65.06 or newer; the machine's is not known"),
+        (DriverNeed("580.65.06", None, None), "cu130", "needs 580.65.06 or newer; the machine's driver is not known"),
         (
             DriverNeed("580.65.06", None, "580"),
             "cu130",
-            "needs 580.65.06 or newer; whether 580 is that new is not known",
+            "needs 580.65.06 or newer; it is not known whether 580 is new enough",
         ),
         (
             DriverNeed("580.65.06", "full", "580.95"),

@@ -228,5 +228,5 @@ def test_changes_in_words() -> None:
     assert changes_in_words([torch]) == "torch 2.14.1 -> 2.15.0 (cu132)"
     assert changes_in_words([torch, *libraries]) == "torch 2.14.1 -> 2.15.0 (cu132) and 4 NVIDIA libraries"
     assert changes_in_words([torch, gone, new, libraries[0]]) == (
-        "torch 2.14.1 -> 2.15.0 (cu132), torchtext 0.18.0 is removed, torchcodec 0.17.0 is new and nvidia-lib0 1 -> 2"
+        "torch 2.14.1 -> 2.15.0 (cu132), torchtext 0.18.0 (removed), torchcodec 0.17.0 (new) and nvidia-lib0 1 -> 2"
     )

@@ -36,7 +36,7 @@ def from_text(text: str) -> Asked:
         (f"torch --hash=md5:{'a' * 32}", "is not a digest"),
         ("torch --hash=" + "z" * 64, "is not a digest"),
         (f"--hash=sha256:{AA}", "line 1: --hash without a requirement"),
-        (f"./project --hash=sha256:{AA}", "line 1: a project has no --hash"),
+        (f"./project --hash=sha256:{AA}", "line 1: a local project cannot have a --hash"),
     ],
 )
 def test_an_option_that_means_nothing_is_refused(line: str, message: str, in_folder: Path) -> None:

@@ -96,7 +96,8 @@ def test_reasons_that_differ_by_version_are_counted() -> None:
     [
         (
             (FLOOR,),
-            "no published build of torch runs on the machine: --all says why, envsolve plan torch what would help",
+            "no published build of torch runs on the machine: "
+            "--all shows why, envsolve plan torch shows what would help",
         ),
         ((FLOOR, LIFE), "this machine cannot exist: the card needs driver 570 or newer"),
     ],

@@ -100,7 +100,7 @@ def test_other_binaries_from_before_numpy_2_are_a_warning(torch_world: World) ->
     index.wheel("without", "1.0", tags=tags, upload_time="2023-01-01T00:00:00Z")
     plan = torch_world.plan("binary", "newer", "plain", "without")
     found = [warning.message for warning in plan.warnings if warning.code == "older-than-abi"]
-    assert found == ["binary 1.0 is older than numpy 2.5.5's interface; if it uses that, it does not import"]
+    assert found == ["binary 1.0 is older than numpy 2.5.5's interface; if it uses that, importing it fails"]
 
 
 def test_binaries_from_before_the_torch_beside_them_are_a_warning(torch_world: World) -> None:
@@ -229,7 +229,10 @@ def test_what_is_named_after_a_cuda_that_the_machine_does_not_run_is_not_planned
     assert chosen(torch_world.plan("tensorrt", target=new))["tensorrt"] == "11.4.0"
     assert chosen(torch_world.plan("tensorrt", target=old))["tensorrt"] == "10.13.0"
     plan = torch_world.plan("tensorrt-cu13", target=old)
-    assert "tensorrt-cu13 is for a CUDA that the machine does not run: CUDA 13.0 needs driver" in plan.conflict[1].fact
+    assert (
+        "tensorrt-cu13 is for a CUDA version that the machine does not run: CUDA 13.0 needs driver"
+        in plan.conflict[1].fact
+    )
     assert [remedy.text for remedy in plan.remedies] == [
         "ask for tensorrt-cu12 instead of tensorrt-cu13",
         "install driver 580.65.06 or newer",

@@ -22,8 +22,8 @@ from envsolve.planning.request import check_names
         ("tensorflow-gpu", "did you mean tensorflow?"),
         ("sklearn", "did you mean scikit-learn?"),
         ("cv2", "did you mean opencv-python?"),
-        ("comfyui", "that is not how it is installed"),
-        ("apex", "that is not how it is installed"),
+        ("comfyui", "it is not installed under this name"),
+        ("apex", "it is not installed under this name"),
     ],
 )
 def test_names_that_are_mistakes_are_not_planned(name: str, meant: str) -> None:

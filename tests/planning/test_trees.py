@@ -173,7 +173,7 @@ def test_a_tree_in_the_place_of_torch_beside_what_is_compiled_against_published_
     repository(source, {"pyproject.toml": '[project]\nname = "torch"\nversion = "2.9.1"\n'})
     plan = torch_world.plan(f"torch @ {source.as_uri()}", "torchvision")
     assert ways(plan) == ["ask for torch by its name, without the URL"]
-    assert "is allowed, and what it fits is not known" in plan.conflict[-1].fact
+    assert "is allowed, and it is not known what it is compatible with" in plan.conflict[-1].fact
 
 
 def test_a_tree_that_pins_a_torch_that_is_not_there(torch_world: World, source: Path) -> None:

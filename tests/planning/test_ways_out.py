@@ -125,7 +125,7 @@ def test_cuda_planned_where_there_is_no_gpu(ask: Questions, requirement: str, cu
 def test_a_torch_whose_triton_works_is_named_where_the_request_forbids_it(ask: Questions) -> None:
     plan = ask.plan(f"cc 12.1, driver 580.95.05, {HERE}", "torch==2.7.1")
     (limited,) = (caution for caution in plan.warnings if caution.code == "triton-limited")
-    assert limited.remedy == "torch 2.15.0 [cu132] has a Triton that works here: relax what was requested"
+    assert limited.remedy == "torch 2.15.0 [cu132] has a Triton that works here: relax the request"
 
 
 def test_ordinary_packages(world: World) -> None:

@@ -122,7 +122,7 @@ def test_a_project_of_uv_is_looked_at_before_it_is_synced(shop: Shop) -> None:
     assert shop.run(*uv, "add", "--no-sync", "strict").returncode == 0
     done = guard(shop, (*uv, "sync"))
     assert done.returncode == 4, done.stderr
-    assert "torch 2.15.0 (cu132) is new" in done.stderr
+    assert "torch 2.15.0 (cu132) (new)" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("rm", "-r", "x"), ("pipx", "install", "torch"), ("python", "script.py")])

@@ -119,7 +119,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_anything_runs(
     # Root may write anywhere but on a disk that is read-only.
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     assert ended("verify", "--report", source, "-o", str(tmp_path / "new.json")) == 2
-    assert f"{tmp_path} may not be written to" in capsys.readouterr().err
+    assert f"{tmp_path} is not writable" in capsys.readouterr().err
 
 
 def test_the_report_is_there_also_where_the_page_cannot_be(
@@ -157,7 +157,7 @@ def test_an_interpreter_in_this_folder_is_not_looked_for_elsewhere(
     monkeypatch.chdir(tmp_path / "here")
     for given, word in (("./python", "mine"), ("python", "another"), ("../here/python", "mine")):
         assert ended("verify", "--python", given, "--only", "driver") == 2
-        assert f"did not say its version; {word}" in capsys.readouterr().err
+        assert f"did not print its version; {word}" in capsys.readouterr().err
 
 
 def test_what_a_run_is_held_against_is_read_before_anything_runs(

@@ -27,12 +27,12 @@ def program(folder: Path, body: str) -> Path:
 
 VERSION = """echo '{"token": "'$ENVSOLVE_TOKEN'", "version": [3, 6, 15]}' > $ENVSOLVE_RESULT"""
 NO_PYTHONS = {
-    "says nothing": (":", "it did not say its version"),
+    "says nothing": (":", "it did not print its version"),
     "fails": ("echo cannot open shared object file >&2; exit 127", "cannot open shared object file"),
-    "prints": ("cat $1", "it did not say its version"),
-    "a result of another run": ('echo \'{"token": "", "version": [3, 12, 0]}\' > $ENVSOLVE_RESULT', "did not say"),
-    "no version": ('echo \'{"token": "\'$ENVSOLVE_TOKEN\'", "version": 3}\' > $ENVSOLVE_RESULT', "did not say"),
-    "a pipe as its result": ("mkfifo $ENVSOLVE_RESULT", "did not say"),
+    "prints": ("cat $1", "it did not print its version"),
+    "a result of another run": ('echo \'{"token": "", "version": [3, 12, 0]}\' > $ENVSOLVE_RESULT', "did not print"),
+    "no version": ('echo \'{"token": "\'$ENVSOLVE_TOKEN\'", "version": 3}\' > $ENVSOLVE_RESULT', "did not print"),
+    "a pipe as its result": ("mkfifo $ENVSOLVE_RESULT", "did not print"),
     "too old": (VERSION, "it is Python 3.6.15"),
 }
 
@@ -62,7 +62,7 @@ def test_what_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     python = program(tmp_path, "sleep 600")
     monkeypatch.setattr(target, "_PROBE_SECONDS", 0.3)
     start = time.monotonic()
-    with pytest.raises(UsageError, match=r"did not say its version within 0\.3 s"):
+    with pytest.raises(UsageError, match=r"did not print its version within 0\.3 s"):
         run_checks(python)
     assert time.monotonic() - start < 300
 

@@ -1,4 +1,4 @@
-"""The causes, one directory each: its data in ``cause.toml``, and what decides in ``__init__.py``.
+"""The causes, one directory each: its data in ``cause.toml``, and the code that decides in ``__init__.py``.
 
 A directory's module holds ``from_report(scene)``, which weighs a report, and ``from_environment(environment, scene)``,
 which looks at an installed environment without any error; either may be absent. Words that name the cause by themselves

@@ -40,7 +40,7 @@ class Asked:
         name: The normalised name.
         wanted: The versions that were requested, ``==2.9.1+cu124``; empty for any.
         known: The builds of that name that the catalogue has.
-        meant: Those of the versions requested.
+        meant: The Pythons of the requested versions.
         here: Those of them that are for the machine's system and architecture.
         fitting: Those of them that are for its Python, if that is known.
         libc: The oldest C library that a build of ``fitting`` runs on, if the machine's is older than all of them.
@@ -49,7 +49,8 @@ class Asked:
         torch_index: The URL of an index for torch only that was given in place of the default one.
         no_variant: The variant of that index, if torch was never published for it.
         of_torch: Whether torch requires it, and not the user.
-        python: The Python that looked: the report's, else what the versions that the installer lists say of it.
+        python: The Python that looked: the report's, otherwise what the versions that the installer lists report about
+        it.
     """
 
     match: Match
@@ -102,7 +103,7 @@ class Asked:
 
 
 def looked_up(scene: Scene) -> Asked | None:
-    """The package or version that was not found; None if uv or pip themselves say why."""
+    """The package or version that was not found; None if uv or pip gives the reason itself."""
     taken = scene.first("uv-from-index")
     if scene.first("conflict-unavailable", "uv-first-index"):
         return None
@@ -112,7 +113,7 @@ def looked_up(scene: Scene) -> Asked | None:
 
 
 def asked_for(scene: Scene) -> Asked | None:
-    """The first package that pip or uv say they did not find; None if they say it of none."""
+    """The first package that pip or uv did not find; None if there is none."""
     match = scene.first("pip-none", "uv-none", "poetry-none")
     if match is None:
         return None
@@ -150,7 +151,7 @@ _WITH_VARIANT = re.compile(r"(\d[\w.]*)\+(\w+)")
 
 
 def _python_of_listed(scene: Scene, known: Sequence[Build], wanted: Sequence[Build]) -> str | None:
-    """The Python of an installer that lists builds of an index and not the one of that index that was requested.
+    """The Python of an installer that lists builds of an index, but not the requested one.
 
     It is one for which everything is published that is listed, and nothing that was requested.
     """
@@ -168,7 +169,7 @@ def _python_of_listed(scene: Scene, known: Sequence[Build], wanted: Sequence[Bui
 
 
 def _unpublished(url: str, scene: Scene, name: str, known: Sequence[Build]) -> str | None:
-    """The variant of an index's URL, ``cu131``, if torch, or the companion of torch that is wanted, has none for it."""
+    """The variant of an index's URL, ``cu131``, if torch, or its requested companion, has no build for it."""
     variant = url.rpartition("/")[2]
     if not re.fullmatch(r"cu\d{2,3}", variant):
         return None
@@ -190,7 +191,7 @@ def _takes(wanted: str, version: str) -> bool:
 
 
 def _ignored(scene: Scene, wanted: str) -> str | None:
-    """The Pythons of the versions requested, if pip says that it has them and ignores them for their Pythons."""
+    """The Pythons of the requested versions, if pip ignores those versions because of their Python."""
     match = scene.first("pip-ignored")
     text = match.groups["listed"] if match else ""
     listed = re.findall(r"([\w.+!]{1,40}) Requires-Python ([<>=!~][^ ;]{1,40})", text)
@@ -220,7 +221,7 @@ def python_of(tag: str) -> str:
 
 
 def nearest(scene: Scene, name: str, wanted: str, variant: str | None = None) -> tuple[Fix, ...]:
-    """The same version in a variant that exists, then the best there is.
+    """The same version in a published variant, then the best build of any version.
 
     Args:
         variant: What was requested and does not exist: that of the nearest CUDA comes first.
@@ -236,7 +237,7 @@ def nearest(scene: Scene, name: str, wanted: str, variant: str | None = None) ->
 
 
 def python_for(scene: Scene, range_: str) -> Fix:
-    """An environment with a Python for which torch is published, else with the one that a range names."""
+    """An environment with a Python for which torch is published, otherwise with the one that a range names."""
     return with_another_python(scene) or another_python(range_)
 
 
@@ -281,7 +282,7 @@ class Demand:
 
 
 def disputed(scene: Scene) -> list[Demand]:
-    """The demands on the first package of which no release satisfies all; of unknown ones, what is demanded twice."""
+    """The conflicting requirements on the first package for which no release satisfies all of them."""
     demands = list(_demands(scene.report.text[:_MOST]))
     for what in dict.fromkeys(one.what for one in demands):
         same = [one for one in demands if one.what == what]
@@ -292,7 +293,7 @@ def disputed(scene: Scene) -> list[Demand]:
 
 
 def _agree(scene: Scene, demands: Sequence[Demand]) -> bool:
-    """Whether a published release satisfies demands on one package; of unknown packages, whether they are equal."""
+    """Whether a published release satisfies all requirements; for unknown packages, whether they are equal."""
     if len({str(one.wanted) for one in demands}) < 2:
         return True
     together, known = all_of(demands), scene.catalogue.builds(demands[0].what)
@@ -315,7 +316,7 @@ _OVER_LOCAL = re.compile(r"(?:\^|>=)\d[\d.]*\+")
 
 
 def _specifier(text: str) -> SpecifierSet | None:
-    """The versions of a demand; Poetry's 2.6.0 is exact, and its ^2.6.0 goes up to the next major."""
+    """The versions of a requirement; Poetry's 2.6.0 is exact, and its ^2.6.0 ends before the next major."""
     if text.startswith("^"):
         low = text[1:].partition("+")[0]
         text = f">={low},<{int(re.sub(r'[^0-9].*', '', low) or 0) + 1}"

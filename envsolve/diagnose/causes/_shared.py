@@ -79,12 +79,12 @@ class Cause:
         return self.file.words[name].format(**values)
 
     def ruled_out(self, name: str, **values: object) -> RuledOut:
-        """Words of the file about what does not hold."""
+        """The text from the file for something that was ruled out."""
         return RuledOut(self.words(name, **values))
 
 
 def stated(scene: Scene) -> Iterator[Finding]:
-    """The findings of all causes whose words need no weighing, in the order of the codes."""
+    """The findings of all causes whose words alone prove them, in the order of the codes."""
     for code, file in causes().files.items():
         cause = Cause(code)
         for role, data in file.stated.items():
@@ -95,13 +95,13 @@ def stated(scene: Scene) -> Iterator[Finding]:
 
 
 def fixes_here(code: str, role: str, scene: Scene) -> list[Fix]:
-    """The fixes of a role that needs no weighing, as far as they are for the report's system."""
+    """The fixes of a role whose words alone prove the cause, for the report's system."""
     cause = Cause(code)
     return [cause.fix(name) for name in cause.file.stated[role].fixes if _fits(cause.file.fixes[name].where, scene)]
 
 
 def _fits(where: str | None, scene: Scene) -> bool:
-    """Whether a fix for one kind of system is for the report's."""
+    """Whether a fix that is limited to some systems applies to the report's system."""
     return where is None or (scene.mentions_conda if where == "conda" else where == (scene.os or "linux"))
 
 
@@ -159,7 +159,7 @@ def driver_text(scene: Scene) -> str:
 
 
 def installed_triton(environment: Environment, scene: Scene) -> tuple[Distribution, TritonRelease] | None:
-    """The Triton that an environment with torch imports, and what is known of it; None without a GPU to use it."""
+    """The Triton that an environment with torch imports, and what is known about it; None without a GPU to use it."""
     triton = environment.distribution("triton") or environment.distribution("pytorch-triton")
     release = scene.facts.tritons.get((triton.version or "").partition("+")[0]) if triton else None
     if triton is None or release is None or environment.torch is None or not scene.gpus:
@@ -197,7 +197,7 @@ _SOURCES = (*EXTENSIONS, "flash_attn", "detectron2", "torch-scatter", "git+")
 
 
 def may_be_built(scene: Scene) -> bool:
-    """Whether the report shows a build, or names a package that is often compiled when it is installed."""
+    """Whether the report shows a build, or names a package that is often compiled during its installation."""
     return scene.mentions(*BUILDING, *_SOURCES)
 
 

@@ -202,7 +202,7 @@ def machine_of(
 
 
 def completed(given: Machine, read: Machine) -> Machine:
-    """``given``, with its open fields taken from ``read``, as far as the two can be one machine."""
+    """``given``, with its unset fields filled from ``read`` if both can be the same machine."""
     driver, platform = given.driver, given.platform
     if driver is None or read.driver is None:
         driver = driver or read.driver
@@ -223,7 +223,7 @@ def _same_driver(given: Driver, read: Driver) -> bool:
 
 
 def _filled(value: Record, other: Record) -> Record:
-    """A value with its None fields taken from another of its kind."""
+    """A value whose None fields are filled from another value of the same type."""
     return replace(value, **{name: getattr(other, name) for name, own in asdict(value).items() if own is None})
 
 
@@ -338,7 +338,7 @@ def _mentioned(groups: Sequence[_Pair], trust: Trust, catalogue: Catalogue) -> l
 
 
 def _full_name(name: str, catalogue: Catalogue) -> str:
-    """The model's name where a person's words mean one; a shortened name that several models have stays as it is."""
+    """The model's full name if a person's words mean one model; an ambiguous short name stays as it is."""
     model = model_of(name, catalogue)
     whole = model is not None and _letters(name) in {_letters(alias) for alias in (model.name, *model.aliases)}
     return model.name if model is not None and whole else name
@@ -390,7 +390,7 @@ def _placed(version: str | None, toolkits: Sequence[Toolkit], only: str | None) 
 
 
 def _compilers(observations: Iterable[Observation]) -> tuple[HostCompiler, ...] | None:
-    """The compilers of the most reliable lines, without those that another line gives more exactly."""
+    """The compilers of the most reliable lines, without those that another line states more precisely."""
     every = list(_of(HostCompiler, observations))
     best = max((observation.trust for _, observation in every), default=None)
     compilers = dict.fromkeys(compiler for compiler, observation in every if observation.trust == best)

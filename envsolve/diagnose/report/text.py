@@ -178,7 +178,7 @@ def with_short_numbers(text: str) -> str:
 
 
 def decode(data: bytes) -> str:
-    """The text of a file that a shell or an editor wrote: UTF-8, UTF-16 as PowerShell writes it, else Latin-1.
+    """The text of a file that a shell or an editor wrote: UTF-8, UTF-16 as PowerShell writes it, otherwise Latin-1.
 
     Every input decodes; bytes that are not text become odd characters, not an error.
     """

@@ -36,7 +36,7 @@ _SPECIFIERS = ("requires_python", "torch", "torch_cuda")
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """One field of which the catalogue says something else than the artefact.
+    """One field whose value in the catalogue differs from the artefact.
 
     Attributes:
         file: Of the catalogue, ``builds/default/torch.json``.
@@ -53,7 +53,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The extent of a check.
+    """What a check covered.
 
     Attributes:
         seed: Draws the same sample again from the same catalogue.
@@ -81,7 +81,7 @@ def check(
         packages: Names of packages, ``toolkit`` and ``torch-extension``; every one where empty.
         sample: Releases to check; all if there are fewer.
         seed: Of the draw.
-        progress: Told which file is looked at.
+        progress: Called with the name of the file that is checked.
 
     Raises:
         UsageError: The catalogue holds nothing that can be measured of such a package; or a file cannot be read.
@@ -109,7 +109,7 @@ def check(
 def _drawn(
     pools: list[tuple[Step, list[list[Any]]]], sample: int, chance: random.Random
 ) -> list[tuple[Step, list[Any]]]:
-    """One release of every file in turn, in any order, until there are enough: a few large files must not be all."""
+    """Draw a release from every file in turn until there are enough, so that large files do not dominate."""
     chance.shuffle(pools)
     shuffled = [(step, chance.sample(groups, len(groups))) for step, groups in pools]
     most = max((len(groups) for _, groups in shuffled), default=0)
@@ -135,7 +135,7 @@ def _release(record: Any) -> tuple[str, str, str]:
 
 
 def _groups(step: Step, catalogue: Catalogue) -> list[list[Any]]:
-    """The records of a file that can be measured, by the release that they are of."""
+    """The records of a file that can be measured, by release."""
     groups: dict[tuple[str, str, str], list[Any]] = {}
     for record in catalogue.file(step.file):
         if step.kind is files.BUILDS or record.evidence is Evidence.MEASURED:
@@ -194,7 +194,7 @@ def _differences_of_build(step: Step, record: Build, fresh: Sequence[Build]) -> 
 
 
 def _one_variant(record: Build, fresh: Build) -> bool:
-    """Whether two records may be of one variant. A record made only from the listing has no variant.
+    """Whether two records may have the same variant. A record made only from the listing has no variant.
 
     If no library stated the variant, its minor is that of a matching torch, and may differ on another day.
     """

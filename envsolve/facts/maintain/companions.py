@@ -94,7 +94,7 @@ def with_extension(build: Build, extension: Extension | None) -> Build:
 
 
 def _or_later(torch: str | None) -> str | None:
-    """``>=2.10`` for ``==2.10.*`` and ``==2.10.0``; other specifiers say themselves what they take."""
+    """``>=2.10`` for ``==2.10.*`` and ``==2.10.0``; other specifiers stay as they are."""
     pinned = re.fullmatch(r"==(\d+\.\d+)(?:\.(?:\*|\d+))?", torch or "")
     return f">={pinned[1]}" if pinned else torch
 
@@ -103,7 +103,8 @@ def compiled_with(cuda: str, extension: Extension, toolkits: Sequence[Toolkit]) 
     """The toolkit that the code was compiled with: of the same major as ``cuda``, with its PTX version and its GPUs.
 
     Returns:
-        ``cuda`` itself where it is among several that could be, else the oldest that could; ``cuda`` where none could.
+        ``cuda`` itself where it is among several that could be, otherwise the oldest that could; ``cuda`` where none
+        could.
     """
     code = {name.replace("compute_", "sm_") for name in extension.every}
     possible = [
@@ -182,7 +183,7 @@ def bitsandbytes(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[T
     """bitsandbytes: one library for each CUDA, of which it loads one by torch's own CUDA.
 
     Until 0.44 there is a second one for old GPUs, which counts as part of the first. Until 0.49 it wants
-    exactly torch's CUDA; later it falls back within the major: to the next older one, else to the oldest.
+    exactly torch's CUDA; later it falls back within the major: to the next older one, otherwise to the oldest.
 
     Raises:
         UsageError: It chooses in a way that is not known.
@@ -256,7 +257,7 @@ def tensorflow(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Too
 def self_contained(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
     """xgboost, CatBoost, CTranslate2, PaddlePaddle: one library with a CUDA runtime of its own, or none with GPU code.
 
-    Which CUDA says the version file of PaddlePaddle, else the version of the PTX. Left out where neither does.
+    Which CUDA says the version file of PaddlePaddle, otherwise the version of the PTX. Left out where neither does.
     """
     extension = extension_of(builds[0].package, wheel)
     if extension is None:
@@ -328,7 +329,7 @@ def torch_of(requires: Sequence[str]) -> str | None:
 
 
 def cuda_of(major: int, torch: str | None, torches: Sequence[Build]) -> str:
-    """The CUDA version of the newest default-index torch of a major that a specifier takes, else ``MAJOR.0``."""
+    """The CUDA version of the newest default-index torch of a major that a specifier takes, otherwise ``MAJOR.0``."""
     specifier = SpecifierSet(torch or "")
     fitting = [
         (Version(b.version), b.cuda)

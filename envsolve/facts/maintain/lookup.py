@@ -141,7 +141,7 @@ def heading(kind: Kind[Any], record: Any) -> str:
 
 
 def _selected(kind: Kind[Any], records: Sequence[Any], which: Sequence[str]) -> tuple[Any, ...]:
-    """The records that the words name: by a name, else a release of it (``580.95`` for 580), else a part in letters."""
+    """The records that the words name: by name, by a release of it (``580.95`` for 580), or by a part in letters."""
     words = list(map(_plain, which))
     phrase = "".join(words)
     names = [(record, [_plain(name) for name in _names(kind, record)]) for record in records]
@@ -254,7 +254,7 @@ def _in_full(kind: Kind[Any], record: Any, numbers: Mapping[str, int], requires:
             yield f"  sha256 {python}  {fact.sha256}{mark}"
     for dispute in getattr(record, "disputed", ()):
         yield f"  disputed: {dispute.field}: {_known(dispute, numbers)} says {dispute.says}"
-        yield f"    the value above stands: {dispute.wins}"
+        yield f"    the value above is used: {dispute.wins}"
 
 
 def _title(kind: Kind[Any], record: Any) -> str:
@@ -265,7 +265,7 @@ def _title(kind: Kind[Any], record: Any) -> str:
 
 
 def _aligned(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    """Name and value in columns, how it is known behind; values that are too long keep to themselves."""
+    """Name, value and evidence in columns; a value that is too long gets its own line."""
     width = max((len(name) for name, _, _ in rows), default=0)
     for name, value, known in rows:
         lines = value.splitlines() or [""]
@@ -299,7 +299,7 @@ def _text(value: Any) -> str:
 
 
 def _pythons(build: Build) -> str:
-    """``3.10-3.14`` where they follow on one another, else each."""
+    """``3.10-3.14`` where they follow on one another, otherwise each."""
     plain = [python for python in build.pythons if python.startswith("cp3") and python[3:].isdigit()]
     minors = [int(python[3:]) for python in plain]
     others = [python for python in build.pythons if python not in plain]
@@ -327,7 +327,7 @@ def _hashes(build: Build) -> str:
 
 
 def table(rows: Any) -> Iterator[str]:
-    """Columns as wide as they must be; those that are empty in every row are left out."""
+    """Columns with the least width; columns that are empty in every row are left out."""
     table = list(rows)
     columns = [column for column in zip(*table, strict=True) if any(column[1:]) or len(table) == 1]
     widths = [max(map(len, column)) for column in columns]

@@ -151,7 +151,7 @@ def releases(files: Iterable[PublishedFile], since: str) -> list[Release]:
 
 
 def python_key(interpreter: str, abi: str) -> str:
-    """The catalogue's name for a wheel's Python: ``cp312``, ``cp313t``, ``cp37`` (for cp37m), else both parts."""
+    """The catalogue's name for a wheel's Python: ``cp312``, ``cp313t``, ``cp37`` (for cp37m), otherwise both parts."""
     if abi == interpreter or (abi == f"{interpreter}m" and interpreter in ("cp36", "cp37")):
         return interpreter
     return abi if abi == f"{interpreter}t" else f"{interpreter}-{abi}"

@@ -84,7 +84,7 @@ def newest_metadata(
 
 
 def _releases(package: str, files: Iterable[PublishedFile], interpreters: Collection[str]) -> list[Release]:
-    """One for all wheels of a version that plans may take, by file name."""
+    """One record for all wheels of a version that plans may use, by file name."""
     found: dict[Version, dict[str, PublishedFile]] = {}
     for file in files:
         try:
@@ -192,7 +192,7 @@ class Step:
 
 
 def steps(catalogue: Catalogue) -> list[Step]:
-    """Every file of a catalogue that can be measured; those that others rest on come first."""
+    """Every file of a catalogue that can be measured; files that others depend on come first."""
     bound = [file for file in catalogue.build_files if any(_own_key(b) == BOUND for b in catalogue.file(file))]
     return [
         Step("toolkits", kinds.TOOLKITS, NVCC, partial(_toolkits, catalogue), _is_toolkit),
@@ -209,7 +209,7 @@ def steps(catalogue: Catalogue) -> list[Step]:
 
 
 def _known_step(catalogue: Catalogue) -> Step:
-    """METADATA of the newest releases of the packages that the catalogue has some of."""
+    """METADATA of the newest releases of the packages in the catalogue."""
 
     def measure(index: Index, wanted: Wanted) -> list[KnownMetadata]:
         packages = dict.fromkeys((record.package for record in catalogue.known_metadata), ())
@@ -259,7 +259,7 @@ def _torch_extensions(index: Index, wanted: Wanted) -> list[TorchExtension]:
 
 
 def _torch_extension(index: Index, release: Release) -> TorchExtension | None:
-    """None if a new torch puts it in words that nobody can read yet: the rest of it can be used all the same."""
+    """None if a new torch uses a form that is not understood yet; the rest of it can still be used."""
     file = release.representative
     try:
         with closing(index.open(file)) as stream:

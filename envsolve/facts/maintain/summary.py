@@ -1,4 +1,4 @@
-"""The whole catalogue in numbers: how much it holds, how it is known, and how old it is.
+"""Statistics of the catalogue: the number of facts, their evidence and their age.
 
 ``python -m envsolve.facts.maintain.summary docs`` writes its tables and JSON Schema into the documentation.
 """
@@ -58,7 +58,7 @@ class Hashes:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The whole catalogue in numbers.
+    """Statistics of the whole catalogue.
 
     Attributes:
         date: ISO date of the newest fact on torch; ``own_date`` that of the newest from the user's own directory.
@@ -167,14 +167,14 @@ def main(folder: Path) -> None:
 
 
 def describe_summary(found: Summary) -> str:
-    """How much there is of each kind, how it is known and how old it is."""
+    """The number of facts of each kind, with their evidence and age."""
     rows = [("facts", "records", *found.rows[0].evidence, "newest source")]
     for row in found.rows:
         counts = (str(count or "") for count in row.evidence.values())
         rows.append((row.name, str(row.records), *counts, row.newest or ""))
-    lines = [*table(rows), "", f"The newest fact about torch is of {found.date}."]
+    lines = [*table(rows), "", f"The newest fact about torch is dated {found.date}."]
     if found.own_date:
-        lines.append(f"The newest fact in your own catalogue is of {found.own_date}.")
+        lines.append(f"The newest fact in your own catalogue is dated {found.own_date}.")
     return "\n".join([*lines, "More on any of them: envsolve index show torch 2.9.1, ... show driver 580"]) + "\n"
 
 

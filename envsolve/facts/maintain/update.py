@@ -1,4 +1,4 @@
-"""Bringing the measured facts up to date: what is recorded stays, what is new is measured.
+"""Update the measured facts: keep what is recorded, and measure what is new.
 
 The records of a release replace those of the same version and platform. They are written into a whole catalogue (the
 ``index_data/`` of a checkout), or into a directory that is laid over one and holds only what differs.
@@ -114,17 +114,17 @@ def _plain(value: object) -> Any:
 
 @cache
 def _defaults(record: type[msgspec.Struct]) -> Mapping[str, object]:
-    """The fields of a type, with what nothing equals for those that must be given."""
+    """The fields of a type with their defaults; for required fields a value that equals nothing."""
     fields = msgspec.structs.fields(record)
     return {f.name: f.default if f.default_factory is msgspec.NODEFAULT else f.default_factory() for f in fields}
 
 
 def update(index: Index, folder: Path, date: str) -> dict[Path, tuple[str, ...]]:
-    """Measure what the index has and a catalogue has not, and write the files that change.
+    """Measure releases that the index has and the catalogue lacks, and write the changed files.
 
     Args:
         index: The default package index.
-        folder: ``index_data/`` of a checkout.
+        directory: ``index_data/`` of a checkout.
         date: Today, ISO: the date of the sources of the files written.
 
     Returns:
@@ -149,14 +149,14 @@ def update(index: Index, folder: Path, date: str) -> dict[Path, tuple[str, ...]]
 
 
 def update_overlay(index: Index, folder: Path, base: Path, date: str) -> dict[Path, tuple[str, ...]]:
-    """Measure what neither a catalogue nor a directory laid over it holds, and write it into that directory.
+    """Measure releases that neither a catalogue nor its overlay has, and write them into the overlay.
 
     Records that the catalogue has in a newer form by now are dropped from the files that are written. METADATA by hash
     is left to checkouts.
 
     Args:
         index: The default package index.
-        folder: The user's own; made where it is missing.
+        directory: The user's own; made where it is missing.
         base: The catalogue.
         date: Today, ISO.
 
@@ -189,7 +189,7 @@ def merged(known: Iterable[Build], new: Sequence[Build]) -> list[Build]:
 
 
 def _check_index(index: Index) -> None:
-    """An index that has no torch is the wrong URL: that nothing new is there says nothing."""
+    """Raise if the index has no torch: it is the wrong URL, and finding nothing new there means nothing."""
     if not index.project("torch"):
         hint = "check the URL of the index, and that it carries all packages"
         raise IndexUnavailableError("the package index has no torch, so new releases cannot be found", hint=hint)

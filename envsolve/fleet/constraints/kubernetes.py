@@ -48,7 +48,7 @@ def _spec(assumes: Assumptions, names: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _drivers(assumes: Assumptions, names: Mapping[str, str]) -> list[list[Mapping[str, Any]]]:
-    """A newer branch, or the branch of the oldest driver with at least its second number."""
+    """Node selector terms for a driver: a newer branch, or its branch with at least its second number."""
     if not assumes.gpus or not assumes.driver_required:
         return [[]]
     major, *rest = map(int, assumes.driver_required.split("."))

@@ -1,4 +1,4 @@
-"""SkyPilot: a task for each plan, which asks for GPUs that the plan serves and makes its environment on the machine."""
+"""SkyPilot: a task for each plan, which requests GPUs of the plan and makes its environment on the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slurm: a prolog that keeps jobs from a node which its environment no longer fits."""
+"""Slurm: a prolog that keeps jobs off a node whose environment no longer fits it."""
 
 from __future__ import annotations
 

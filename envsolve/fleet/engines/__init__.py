@@ -79,13 +79,13 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Watcher(Protocol):
-    """Hears of the nodes while commands run on them."""
+    """Receives events of the nodes while commands run on them."""
 
     def started(self, node: str) -> None:
-        """A command begins to run; engines that cannot tell do not call this."""
+        """Called when a command begins to run; some engines cannot know and do not call it."""
 
     def ended(self, node: str, outcome: Outcome) -> None:
-        """A command has ended, or cannot run."""
+        """Called when a command has ended or cannot run."""
 
 
 class Engine(Protocol):

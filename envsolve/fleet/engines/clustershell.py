@@ -136,7 +136,7 @@ class _Events:
         return type("Worker", (kind,), {"SHELL_CLASS": type("Client", (kind.SHELL_CLASS,), {"_handle_read": read})})
 
     def _keep(self, node: str, stream: str, data: bytes) -> bool:
-        """Keep what a node printed, of stderr its end; whether it may go on."""
+        """Keep what a node printed, and the end of its stderr; returns whether it may continue."""
         printed = self._printed.setdefault((node, stream), bytearray())
         printed += data
         if stream == "stderr":
@@ -153,7 +153,7 @@ class _Events:
             self._watcher.ended(node, outcome if node not in self._endless else Outcome(failure=TOO_MUCH))
 
     def rest(self) -> None:
-        """Report the nodes of which no event came."""
+        """Report the nodes without any event."""
         for node in list(self._left):
             self.end(node, Outcome(failure="ClusterShell reported nothing for it"))
 

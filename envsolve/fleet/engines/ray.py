@@ -37,7 +37,7 @@ class Ray:
                 self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
             except Exception as error:  # ConnectionError, RuntimeError, ValueError, ...
                 said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                hint = "ray status says whether it runs, and --ray takes its address"
+                hint = "check that the cluster runs with: ray status; give its address with --ray"
                 raise EnvsolveError(f"Ray at {address}: {said}", hint=hint) from error
         found = {}
         # A node that has left and come back is in the list twice, the living one under another id.
@@ -46,7 +46,7 @@ class Ray:
             if name in found and not one["Alive"]:
                 continue
             name = name if name not in found else f"{name}-{one['NodeID'][:8]}"
-            found[name] = Known(dead=None if one["Alive"] else "Ray says that it is dead")
+            found[name] = Known(dead=None if one["Alive"] else "Ray reports that it is dead")
             self._ids[name] = one["NodeID"]
         return found
 
@@ -95,7 +95,7 @@ class Ray:
                     watcher.ended(left.pop(one), self._outcome(one))
             for node in left.values():
                 watcher.ended(
-                    node, Outcome(failure=f"no result after {self._options.wait:.0f} s: its task waits or runs")
+                    node, Outcome(failure=f"no result after {self._options.wait:.0f} s: its task is waiting or running")
                 )
         finally:
             for one in left:

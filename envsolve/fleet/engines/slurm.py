@@ -187,7 +187,7 @@ def _explained(text: str) -> str:
 
 
 def _queue(name: str) -> Mapping[str, tuple[str, str]]:
-    """Return this work's jobs that wait or run: id and state of each, by node."""
+    """Return the waiting and running jobs of this work: id and state, by node."""
     found = {}
     for line in _asked(["squeue", "-h", "--me", "-o", "%A|%j|%T|%r"]).splitlines():
         job, title, state, reason = (line.split("|", 3) + [""] * 4)[:4]
@@ -201,7 +201,7 @@ def _dead(state: str, reason: str) -> str | None:
     # A star after the state says that the node does not respond.
     if not state.endswith("*") and not _DEAD.fullmatch(state.rstrip("*~#!%$@^-")):
         return None
-    return f"Slurm says {state}" + (f": {reason}" if reason not in ("", "none") else "")
+    return f"Slurm reports {state}" + (f": {reason}" if reason not in ("", "none") else "")
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ def _asked(command: Sequence[str]) -> str:
     ended = capture(command, os.environ, limit=_COMMAND_SECONDS)
     if ended.returncode != 0:
         said = _last_line(ended.stderr) if ended.returncode is not None else "it does not answer"
-        raise EnvsolveError(f"{command[0]}: {said}", hint="is slurmctld running? scontrol ping says so")
+        raise EnvsolveError(f"{command[0]}: {said}", hint="check that slurmctld is running: scontrol ping")
     return ended.stdout.decode(errors="replace")
 
 

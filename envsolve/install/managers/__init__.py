@@ -1,4 +1,4 @@
-"""Package managers that can fill an environment, each a module of this folder.
+"""Package managers that can install into an environment, each a module of this directory.
 
 A new one is a new file with a class that satisfies :class:`Manager`, bound to the name ``MANAGER``.
 """
@@ -67,7 +67,7 @@ def _is_let_through(variable: str) -> bool:
 
 
 def pip_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The user's pip configuration files as variables, with only those settings that are let through."""
+    """The user's pip configuration files as variables, with only the allowed settings."""
     home = Path(environ.get("HOME") or Path.home())
     found: dict[str, str] = {}
     for layer in pip_layers(environ, home, Path(sys.prefix), Path("/etc")):
@@ -79,7 +79,7 @@ def pip_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def uv_table(environ: Mapping[str, str], cwd: Path) -> dict[str, Any]:
-    """The user's uv configuration, as uv merges its files, with only those settings that are let through.
+    """The user's uv configuration, as uv merges its files, with only the allowed settings.
 
     Raises:
         UsageError: A file is there and is not TOML.
@@ -161,7 +161,7 @@ class Manager(Protocol):
 
 
 def available() -> list[Manager]:
-    """Every manager of this folder, the preferred first; whether one is present is for it to say."""
+    """Every manager of this directory, the preferred first, whether it is installed or not."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     managers: list[Manager] = [module.MANAGER for module in modules]
     return sorted(managers, key=lambda manager: manager.preference)
@@ -188,7 +188,7 @@ def choose(name: str | None, python: Path, target: Target, pip: File | None) -> 
 
 
 def bundled_pip(target: Target) -> File | None:
-    """The pip that the interpreter carries, as a file to install; None if it carries none.
+    """The pip wheel bundled with the interpreter, as a file to install; None if it has none.
 
     An environment gets this pip, so that ``python -m pip`` works in it, unless the plan has one.
     """
@@ -199,7 +199,7 @@ def bundled_pip(target: Target) -> File | None:
 
 
 def child_environment(manager: Manager, staging: Path, temporary: Path) -> dict[str, str]:
-    """The environment of a manager's process: the user's own, less what would change what is installed and where."""
+    """The variables of a manager's process: the user's, without those that change what is installed or where."""
     kept = {**manager.settings(staging), **kept_variables(os.environ), **manager.fixed(staging)}
     own = {strays.MARK: str(staging), "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
     return {"TMPDIR": str(temporary), **kept, **own}

@@ -1,4 +1,4 @@
-"""pip: the one beside envsolve, else the one that the environment's own Python carries.
+"""pip: the one installed with envsolve, otherwise the one bundled with the environment's Python.
 
 Either is run by the environment's interpreter itself. ``pip --python`` would start that interpreter as a child of pip,
 which outlives an install that is killed.
@@ -32,7 +32,7 @@ class Pip:
     unisolated = ("--no-build-isolation", "--no-cache-dir")
 
     def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:
-        """The pip of envsolve's own Python where it can serve ``target``, else the wheel itself."""
+        """The pip of envsolve's own Python if it supports ``target``, otherwise the bundled wheel."""
         runner = _own_pip(target)
         if runner is not None:
             return [str(python), str(runner)]
@@ -42,7 +42,7 @@ class Pip:
         return [str(python), f"{wheel}/pip"]
 
     def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
-        """``pip install`` of exact files: no dependencies, nothing asked of the user."""
+        """``pip install`` of exact files, without dependencies and without prompts."""
         options = ["--no-deps", "--no-compile"]
         general = ["--no-input", "--disable-pip-version-check"]
         return [*general, "install", *options, "--requirement", str(requirements)]
@@ -52,7 +52,7 @@ class Pip:
         return managers.pip_variables(os.environ)
 
     def fixed(self, folder: Path) -> Mapping[str, str]:
-        """No configuration file, and no interpreter but the one that runs pip."""
+        """Variables that disable pip's configuration files and keep it in the interpreter that runs it."""
         return {"PIP_CONFIG_FILE": os.devnull, "_PIP_RUNNING_IN_SUBPROCESS": "1"}
 
 

@@ -1,4 +1,4 @@
-"""uv: the ``uv`` on PATH, else the one that the ``uv`` Python package put beside envsolve."""
+"""uv: the ``uv`` on PATH, otherwise the one that the ``uv`` Python package put beside envsolve."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Uv:
         return ["pip", "install", *options, "--requirement", str(requirements)]
 
     def settings(self, folder: Path) -> Mapping[str, str]:
-        """None: what the user's uv configuration may say is in the file that :meth:`fixed` names."""
+        """Empty: the allowed part of the user's uv configuration is in the file that :meth:`fixed` writes."""
         return {}
 
     def fixed(self, folder: Path) -> Mapping[str, str]:
-        """One configuration file in place of all others: what the user's say of indexes and the cache."""
+        """One configuration file in place of all others: what the user's report about indexes and the cache."""
         file = folder / "uv.toml"
         file.write_text(tomli_w.dumps(managers.uv_table(os.environ, Path.cwd())), encoding="utf-8")
         file.chmod(0o600)

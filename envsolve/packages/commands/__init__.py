@@ -179,11 +179,11 @@ class Change(msgspec.Struct, frozen=True, rename={"variant": "flavour"}):
         after = f"{self.after} ({more})" if more and not (self.after or "").endswith(f"+{more}") else self.after
         before = f"{self.before} ({self.replaces})" if self.replaces else self.before
         if self.before is None:
-            return f"{self.name} {after} is new"
+            return f"{self.name} {after} (new)"
         if self.after is None:
-            return f"{self.name} {before} is removed"
+            return f"{self.name} {before} (removed)"
         if not self.is_another:
-            return f"{self.name} {before} is reinstalled"
+            return f"{self.name} {before} (reinstalled)"
         return f"{self.name} {before} -> {after}"
 
 

@@ -22,9 +22,9 @@ Architectures = Mapping[str, Architecture]
 def sass_level(arch: Arch, cc: ComputeCapability, architectures: Architectures) -> Level:
     """Rule 3: ``sm_XY`` runs on cc ``X.Z`` with ``Z >= Y``, same major only.
 
-    ``a`` forms run on exactly their GPU, ``f`` forms on their family. Tegra parts are islands: their code serves no
-    desktop part and none serves them. Source: CUDA C++ Programming Guide, "Binary Compatibility" and "Family-Specific
-    Features".
+    ``a`` forms run on exactly their GPU, ``f`` forms on their family. Tegra parts are islands: their code runs on no
+    desktop part, and the other way round. Source: CUDA C++ Programming Guide, "Binary Compatibility" and
+    "Family-Specific Features".
     """
     made_for = _current_name(arch.cc, architectures)
     card = _current_name(cc, architectures)
@@ -194,7 +194,7 @@ def is_gpu_package(name: str) -> bool:
 
 
 def serves_cuda(companion: Build, cuda: str | None) -> bool:
-    """Whether a companion that chooses by torch's CUDA version serves this one; None is a CPU build's."""
+    """Whether a companion that chooses by torch's CUDA version supports this one; None means a CPU build."""
     return cuda is not None and companion.torch_cuda is not None and _specifier(companion.torch_cuda).contains(cuda)
 
 

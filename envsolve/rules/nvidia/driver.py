@@ -185,7 +185,7 @@ class ForwardFacts(msgspec.Struct, frozen=True):
 
 
 def compat_serves(machine: Machine, facts: ForwardFacts) -> Reason | None:
-    """Rule 8: a compat ``libcuda`` serves data-centre GPUs on the driver branches that NVIDIA lists for its release.
+    """Rule 8: a compat ``libcuda`` supports data-centre GPUs on the driver branches that NVIDIA lists for its release.
 
     It must be newer than the driver (else CUDA error 803), every GPU must be one of a data centre or a Jetson (else
     error 804), and the branch that it was built from must still know the GPUs (rule 7). If it is not known whether
@@ -222,7 +222,7 @@ def compat_serves(machine: Machine, facts: ForwardFacts) -> Reason | None:
 
 
 def compat_releases(facts: ForwardFacts) -> tuple[str, ...]:
-    """The CUDA versions whose compat ``libcuda`` is known to serve older drivers, oldest first."""
+    """The CUDA versions whose compat ``libcuda`` is known to work with older drivers, oldest first."""
     return tuple(
         sorted(
             {f"{major}.{part}" for major, part in (CudaVersion.parse(r.cuda) for r in facts.releases())},
@@ -232,7 +232,7 @@ def compat_releases(facts: ForwardFacts) -> tuple[str, ...]:
 
 
 def lifted(machine: Machine, facts: ForwardFacts) -> Driver | None:
-    """The machine's driver as CUDA code finds it: with the CUDA version of a compat ``libcuda`` that serves there."""
+    """The machine's driver as CUDA code finds it: with the CUDA version of a compat ``libcuda`` that works there."""
     reason = compat_serves(machine, facts)
     if machine.driver is None or reason is None or not reason.ok:
         return machine.driver
@@ -298,7 +298,7 @@ def _listed(cuda: str, version: str, library: str, facts: ForwardFacts) -> Reaso
 
 
 def overstated_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> DriverBranch | None:
-    """The branch of a driver whose stated CUDA version is beyond what that branch supports; else None.
+    """The branch of a driver whose stated CUDA version is beyond what that branch supports; otherwise None.
 
     It is the version that nvidia-smi shows in a container with a cuda-compat ``libcuda``. It does not prove that such a
     library is there and works, so only the driver is judged.

@@ -82,7 +82,7 @@ def nvcc_without_torch(
     Args:
         driver_cuda: The newest CUDA version that every driver knows, ``13.0``; None if it is not known.
         GPUs: Those to compile for.
-        reach: How near at hand the nvcc of a CUDA version is, 0 for the nearest.
+        reach: The distance to the nvcc of a CUDA version, 0 for the nearest.
         facts: The tables.
     """
     if driver_cuda is None:
@@ -145,13 +145,13 @@ def gcc_without_torch(cuda: str | None, facts: CompilerFacts) -> GccRange:
 
 
 def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> tuple[str | None, Reason]:
-    """The value of ``TORCH_CUDA_ARCH_LIST`` that serves the GPUs, each with SASS, lowest first.
+    """The value of ``TORCH_CUDA_ARCH_LIST`` for the GPUs, each with SASS, lowest first.
 
     An entry must be in the table of this torch's ``torch.utils.cpp_extension`` and known to its nvcc. For a GPU that
     has none, the entry whose code runs on it (rule 3) is used.
 
     Returns:
-        ``8.0;9.0``, None if no GPU is known or one cannot be served; and why.
+        ``8.0;9.0``, None if no GPU is known or one is not supported; and why.
     """
     wanted = sorted(set(cards))
     if not wanted:
@@ -165,7 +165,7 @@ def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerF
     found = [_serving(cc, entries, facts.architectures) for cc in wanted]
     unserved = [str(cc) for cc, entry in zip(wanted, found, strict=True) if entry is None]
     if unserved:
-        text = f"torch {torch.version} with CUDA {torch.cuda} cannot be asked to compile for cc {', '.join(unserved)}"
+        text = f"torch {torch.version} with CUDA {torch.cuda} cannot compile for cc {', '.join(unserved)}"
         return None, Reason("toolchain", False, text)
     listed = ";".join(str(cc) for cc in sorted({cc for cc in found if cc}))
     return listed, Reason("toolchain", True, f"TORCH_CUDA_ARCH_LIST={listed} compiles for every GPU")
@@ -174,16 +174,16 @@ def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerF
 def archs_known(
     version: str | None, cuda: str | None, cards: Iterable[ComputeCapability], facts: CompilerFacts
 ) -> tuple[str, ...] | None:
-    """The entries of ``TORCH_CUDA_ARCH_LIST`` that serve GPUs, of those that a torch and an nvcc know.
+    """The entries of ``TORCH_CUDA_ARCH_LIST`` for the GPUs that a torch and an nvcc know.
 
     Args:
         version: That of torch; None if it is not known and does not limit them.
         cuda: The CUDA version of nvcc; None in the same case.
-        cards: The GPUs.
+        GPU: The GPUs.
         facts: The tables.
 
     Returns:
-        ``("8.0", "9.0")``; None if a GPU cannot be served.
+        ``("8.0", "9.0")``; None if a GPU is not supported.
     """
     wanted = sorted(set(cards))
     extension, toolkit = facts.extensions.get(version or ""), toolkit_of(cuda, facts.toolkits)

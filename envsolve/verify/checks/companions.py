@@ -1,4 +1,4 @@
-"""Packages with kernels of their own beside torch: each gives the known answer of a problem."""
+"""Packages with their own kernels: each must give the known answer of a problem."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def xformers_attention(ordinal):
 
 @check("bitsandbytes", runs_on="gpu", order=73, needs=("torch", "bitsandbytes"))
 def four_bits(ordinal):
-    """Quantise NF4's own levels to 4 bits, moved a little, and see each come back to its own."""
+    """Quantize values near NF4's levels to 4 bits, and check that each returns to its level."""
     import bitsandbytes
     import torch
 
@@ -98,5 +98,7 @@ def four_bits(ordinal):
     # The nearest two levels are 0.07 apart; what is compared is which one it is.
     wrong = int(((found - levels).abs() > 1e-3).sum()) + int(found.shape != levels.shape)
     if wrong:
-        raise ArithmeticError("{} of {} values differ from the level that they are of".format(wrong, levels.numel()))
-    return {"detail": "bitsandbytes {}: NF4 there and back, all values are right".format(bitsandbytes.__version__)}
+        raise ArithmeticError("{} of {} values differ from their quantization level".format(wrong, levels.numel()))
+    return {
+        "detail": "bitsandbytes {}: NF4 quantization and back: all values are right".format(bitsandbytes.__version__)
+    }

@@ -80,7 +80,7 @@ def nvrtc_for(capability):
 
 
 def through_ptx(nvrtc, driver):
-    """Say how the driver takes the PTX of this NVRTC; minor-version compatibility of CUDA does not promise it."""
+    """Say how the driver handles the PTX of this NVRTC; minor-version compatibility of CUDA does not promise it."""
     major, minor = driver.capability
     ptx = nvrtc.ptx(10 * major + minor)
     version = re.search(rb"(?m)^\.version (\S+)", ptx).group(1).decode()
@@ -171,7 +171,7 @@ def nvcc(ordinal):
 
 
 def name(what):
-    """Which nvcc it is, in words."""
+    """The nvcc in words: its version and path."""
     return "nvcc {}".format(what.get("nvcc_cuda", what["nvcc"]))
 
 
@@ -186,7 +186,7 @@ def nvcc_for(capability):
     """Compile for ``capability`` (``9.0``) and look at what came out."""
     program, answered_for = nvcc_path()
     if program and not answered_for:
-        raise SkipTest("{} is the system's, and proves nothing of this environment".format(program))
+        raise SkipTest("{} belongs to the system, so it proves nothing about this environment".format(program))
     arch = int(capability.replace(".", ""))
     what = compiled(arch, Path("kernel.cubin"), ["--cubin"])
     expect_architecture(Path("kernel.cubin").read_bytes(), arch)
@@ -205,7 +205,7 @@ def compiled(arch, result, options):
     except RuntimeError as error:
         if answered_for:
             raise
-        raise SkipTest("{} is the system's, and does not support this GPU: {}".format(program, error)) from None
+        raise SkipTest("{} belongs to the system, and does not support this GPU: {}".format(program, error)) from None
     return nvcc_seen(program)
 
 

@@ -126,7 +126,7 @@ def start():
 
 
 def versions(kernel, library):
-    """Tell the driver's own libcuda, which has exactly the kernel driver's version in its name, from cuda-compat's."""
+    """Distinguish the driver's own libcuda, whose name has exactly the kernel driver's version, from cuda-compat's."""
     seen = {name: value for name, value in (("kernel_driver", kernel), ("libcuda", library)) if value}
     named = re.search(r"\.so\.(\d{3,}(?:\.\d+)+)$", library or "")
     if kernel and named:  # WSL and Jetson name the file without it.

@@ -38,7 +38,7 @@ def peer_copy(count):
     variables=("NCCL_P2P_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "LD_LIBRARY_PATH"),
 )
 def all_reduce(count):
-    """Have torchrun start a process a GPU, and see that each of them finds its sums right."""
+    """Let torchrun start a process for each GPU, and check that each of them gets correct sums."""
     import torch
 
     if not (torch.distributed.is_available() and torch.distributed.is_nccl_available()):

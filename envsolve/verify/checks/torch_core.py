@@ -56,7 +56,7 @@ def variant(torch):
 
 
 def listed_by_driver():
-    """Count the driver's GPUs; 0 if it does not start, which is another check's matter."""
+    """Count the driver's GPUs; 0 if it does not start, which another check reports."""
     try:
         cuda = ctypes.CDLL(LIBRARY)
     except OSError:
@@ -164,7 +164,7 @@ def eight_bit(torch, left, right):
 
 @check("torch-convolution", runs_on="gpu", order=42, needs=("torch",), variables=("LD_LIBRARY_PATH",))
 def convolution(ordinal):
-    """Compare a convolution by cuDNN, asked for by name, with one on the CPU.
+    """Compare a convolution by cuDNN, requested by name, with one on the CPU.
 
     cuDNN may choose an algorithm that goes through fractions (Winograd, FFT): the answers are rounded to whole numbers
     before they are compared.

@@ -170,7 +170,9 @@ def compiled(triton, arch):
         from unittest import SkipTest
 
         raise SkipTest(
-            "Triton {} cannot compile for a GPU that is not there; 3.0 and newer can".format(triton.__version__)
+            "Triton {} cannot compile for a GPU that this machine does not have; 3.0 and newer can".format(
+                triton.__version__
+            )
         ) from None
 
     @triton.jit

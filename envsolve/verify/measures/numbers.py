@@ -54,7 +54,7 @@ def state(ordinal):
 
 
 def best(torch, run, seconds):
-    """The shortest time of a call within some seconds, in milliseconds: other users only make it longer."""
+    """The shortest time of repeated calls, in milliseconds: other users of the GPU only make calls slower."""
     until, found = time.monotonic() + seconds, milliseconds(torch, run, 3)
     while time.monotonic() < until:
         found = min(found, milliseconds(torch, run, 5))

@@ -118,7 +118,7 @@ class Driver:
 
 
 def free_memory(ordinal):
-    """Free memory of a GPU, in MiB; none where it is too full for another context."""
+    """Free memory of a GPU, in MiB; none if it is too full for another context."""
     try:
         driver = Driver(ordinal)
     except DriverError as error:

@@ -30,7 +30,7 @@ def stem_of(path):
 
 
 def mapped():
-    """The libraries in this process, paths by stem; none where the system does not say."""
+    """The libraries in this process, paths by stem; none if the system does not say."""
     try:
         with open("/proc/self/maps") as maps:  # noqa: PTH123
             paths = {line.split(None, 5)[5].rstrip("\n") for line in maps if "/" in line}

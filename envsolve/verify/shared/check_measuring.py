@@ -34,7 +34,7 @@ def optional(function):
 
 
 def need(capability, oldest, what):
-    """Skip what the GPU is too old for."""
+    """Skip the check if the GPU is too old."""
     if capability < oldest:
         raise SkipTest("{} needs compute capability {}.{} or newer".format(what, *oldest))
 

@@ -109,7 +109,7 @@ def ptxas_version(program):
 
 
 def nvrtc_path():
-    """Find the environment's own NVRTC, that of torch's CUDA if torch is installed; None without one."""
+    """Find the environment's own NVRTC, that of torch's CUDA if torch is installed; None if there is none."""
     major = torch_cuda_major()
     candidates = (path for directory in library_directories() for path in sorted(directory.glob("*nvrtc*")))
     found = [path for path in candidates if NVRTC.fullmatch(path.name)]

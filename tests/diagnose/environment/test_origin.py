@@ -52,7 +52,7 @@ def test_a_text_from_elsewhere_is_known_by_its_facts(prefix: Prefix, text: str, 
 def test_an_environment_without_torch_is_not_where_torch_failed(tmp_path: Path) -> None:
     empty = Prefix(tmp_path / "env")
     found = elsewhere(ERROR, empty.folder, describe_target(HERE, CATALOGUE), CATALOGUE, {})
-    assert found == "it has no torch"
+    assert found == "that environment has no torch"
 
 
 @pytest.mark.parametrize(("facts", "read"), [("", True), ("torch 2.6.0+cu124\n", False)])
@@ -73,3 +73,16 @@ def test_what_is_read_is_printed(
     assert (f"--prefix {prefix.folder}" in err) is not read
     _, _, err = said(capsys, "diagnose", tmp_path / "err.txt", "--target", HERE)
     assert "is read" not in err
+
+
+def test_the_environment_that_a_text_names_is_proposed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, prefix: Prefix
+) -> None:
+    other = Prefix(tmp_path / "other")
+    other.add_torch("2.8.0", "12.8")
+    monkeypatch.setenv("VIRTUAL_ENV", str(prefix.folder))
+    monkeypatch.setattr(known, "detect", lambda: describe_target(HERE, CATALOGUE))
+    text = f'  File "{other.folder}/lib/python3.12/site-packages/torch/x.py", line 1, in f\n{ERROR}'
+    (tmp_path / "err.txt").write_text(text)
+    _, _, err = said(capsys, "diagnose", tmp_path / "err.txt")
+    assert f"--prefix {other.folder}\n" in err

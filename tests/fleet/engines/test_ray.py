@@ -83,8 +83,8 @@ def test_every_node_is_a_class_or_a_reason(ray: FakeRay, tmp_path: Path) -> None
     assert [one.nodes for one in inventory.classes] == [("a",)]
     assert inventory.unreachable == {
         "b": "exit code 5: it burns",
-        "c": "no result after 1 s: its task waits or runs",
-        "dead": "Ray says that it is dead",
+        "c": "no result after 1 s: its task is waiting or running",
+        "dead": "Ray reports that it is dead",
     }
     assert ray.cancelled == ["c"] and ray.ended
 

@@ -73,8 +73,8 @@ def test_every_node_is_a_class_or_a_reason(state: Path, tmp_path: Path) -> None:
     assert [one.nodes for one in inventory.classes] == [("gpu01", "gpu02")]
     assert inventory.unreachable == {
         "empty07": "exit code 3: python3: bad magic",
-        "gpu03": "Slurm says down*: Not responding",
-        "gpu04": "Slurm says drained: bad | DIMM",
+        "gpu03": "Slurm reports down*: Not responding",
+        "gpu04": "Slurm reports drained: bad | DIMM",
         "odd08": inventory.unreachable["odd08"],
         "pending06": "no result after 1 s: its job is pending (Resources)",
         "refused05": "sbatch: sbatch: error: Requested node configuration is not available",

@@ -14,7 +14,7 @@ CAUSE = Cause.of(__name__)
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """The build itself found no GPU, or what was built from source has no code that torch has."""
+    """The build found no GPU, or the compiled extension lacks GPU code that torch has."""
     if match := CAUSE.first(scene, "empty"):
         explanation = "native" if match.signature.id == "arch-native-blind" else "empty"
         yield CAUSE.finding(explanation, Grounds.STATED, lines(match), rebuild(scene, scene.gpus))

@@ -35,7 +35,7 @@ _OVERLAY = re.compile(r"(?:pip-build-env|builds-v0)[^\s:]{0,120}[\\/]torch[\\/]"
 
 
 def _another_torch(scene: Scene) -> Iterator[Finding]:
-    """The isolated build has a torch of its own, the newest, whose CUDA is not that of this driver or toolkit."""
+    """The isolated build installs its own, newest torch, whose CUDA does not match this driver or toolkit."""
     path = search_near(scene.report.text, _OVERLAY, "pip-build-env", "builds-v0")
     match = scene.first("driver-old-found", "nvcc-torch", "nvcc-torch-apex")
     if path and match:

@@ -26,7 +26,7 @@ _OF_A_MISSING_GPU = frozenset(
 
 
 def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
-    """A CPU build is proved by its own version, by what it says, or by the catalogue."""
+    """A CPU build is proven by its version, by its own message, or by the catalogue."""
     if match := CAUSE.first(scene, "extension"):
         yield _extension(scene, match)
     if not CAUSE.first(scene, *CAUSE.file.stated):  # otherwise another module than torch is the subject
@@ -60,7 +60,7 @@ def _is_jax(scene: Scene) -> bool:
 
 
 def _of_environment(scene: Scene, proved: bool) -> bool:
-    """Whether this is no error but an environment, for a GPU.
+    """Whether this is an environment for a GPU, without an error.
 
     Its companions for CUDA are right then: the fix of torch keeps them, and a fix of the companions would replace them
     by CPU builds first, and once more when torch is fixed.
@@ -109,7 +109,7 @@ def _cuda_library(scene: Scene) -> Match | None:
 
 
 def _weak(scene: Scene) -> Match | None:
-    """Words that a missing driver gives, too; on a Jetson, CUDA that is not available in a build from elsewhere."""
+    """Messages that a missing driver also causes; on a Jetson, a build that was not made for it."""
     found = CAUSE.first(scene, "weak")
     if found is None and not scene.mentions("jax_platform"):
         found = scene.first("jax-platforms")
@@ -140,7 +140,7 @@ def _grounds(scene: Scene, strong: Match | None, proved: bool) -> Grounds:
 
 
 def _is_wanted(scene: Scene) -> bool:
-    """Whether a listed CPU build may be what was asked for: no GPU is known, and something else is complained of."""
+    """Whether a listed CPU build may be intended: no GPU is known, and the error is about something else."""
     if scene.gpus:
         return False
     # A companion that does not go with a CPU build: the companion is wrong.

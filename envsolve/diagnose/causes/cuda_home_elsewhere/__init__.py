@@ -1,4 +1,4 @@
-"""``cuda-home-elsewhere``: a build takes another toolkit than the one that is meant (rule 10)."""
+"""``cuda-home-elsewhere``: a build uses another toolkit than the intended one (rule 10)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CAUSE = Cause.of(__name__)
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """Two toolkits, and a build that mixes them or takes the wrong one; or a directory without a compiler."""
+    """Two toolkits, and a build that mixes them or uses the wrong one; or a directory without a compiler."""
     if (match := CAUSE.first(scene, "cmake")) and scene.os != "windows":
         named = (CAUSE.fix("cmake-toolkit", again=build_again(scene)), CAUSE.fix("cmake-remove"))
         yield CAUSE.finding("cmake", Grounds.STATED, lines(match), named, ("nvcc-missing",))
@@ -69,7 +69,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 
 
 def _another(scene: Scene, match: Match, toolkit: Toolkit) -> Finding:
-    """An nvcc refused what the toolkit of the report knows, so an older one ran, of the distribution most often."""
+    """An nvcc refused a GPU that the report's toolkit knows, so an older nvcc ran, usually the distribution's."""
     placed = toolkit_of(scene, toolkit.version)
     home = (placed.path if placed else None) or f"/usr/local/cuda-{toolkit.version}"
     named = {"nvcc": f"{home}/bin/nvcc", "home": home, "cuda": toolkit.version, "arch": match.groups["arch"]}

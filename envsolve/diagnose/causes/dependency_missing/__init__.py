@@ -28,7 +28,7 @@ _OTHER_RULES = ("conda", "debian")
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """A module that torch requires cannot be imported, or a package that a program uses; a build is another matter."""
+    """A module that torch or a program requires cannot be imported; builds are a different cause."""
     if scene.mentions(*_BUILDING):
         return
     if match := CAUSE.first(scene):
@@ -43,7 +43,7 @@ _BUILDING = ("getting requirements to build", "build dependencies", "build wheel
 
 
 def _not_installed(scene: Scene) -> Iterator[Finding]:
-    """A package that a program imports and its interpreter lacks; words that another cause explains say more."""
+    """A package that a program imports and its interpreter lacks, unless another cause explains the message better."""
     if compiled := CAUSE.first(scene, "compiled"):
         yield _without_library(scene, compiled)
         return
@@ -95,7 +95,7 @@ def _package_of(module: str) -> str | None:
 
 
 def _install(scene: Scene, package: str) -> Iterator[Fix]:
-    """The package for the torch at hand, which stays."""
+    """The package for the installed torch, which stays."""
     found = None
     if scene.family.follows_torch(package):
         pair = {"torch": SpecifierSet(), package: SpecifierSet()}
@@ -111,7 +111,7 @@ def _install(scene: Scene, package: str) -> Iterator[Fix]:
 
 
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
-    """Compare the requirements of every distribution with what is there; what torch itself cannot do without first."""
+    """Compare the requirements of every distribution with the installed ones, those of torch first."""
     gaps = list(_gaps(environment, scene.catalogue))
     reached = _reached(environment)
     of_torch = [gap for gap in gaps if gap[0].name in reached]

@@ -59,7 +59,7 @@ def _unsupported(scene: Scene, match: Match) -> Finding:
 
 
 def _toolkit(scene: Scene, match: Match) -> Toolkit | None:
-    """The toolkit whose limit holds: named by the error, else that of the nvcc in use."""
+    """The toolkit whose limit holds: named by the error, otherwise that of the nvcc in use."""
     version = match.group("cuda") or scene.nvcc
     if version is None and scene.machine.toolkits:
         version = scene.machine.toolkits[0].version

@@ -1,4 +1,4 @@
-"""``index-confusion``: the installer's rules chose another index than the one that was meant."""
+"""``index-confusion``: the installer chose another index than the intended one."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _variant_asked(seen: Seen[str]) -> tuple[Seen[str], str] | None:
 
 
 def _bind(scene: Scene) -> Iterator[Fix]:
-    """The index named for torch only, by whichever tool is in use."""
+    """The index set for torch only, in the form of the tool in use."""
     named = re.search(r"\btorch==(?P<version>\d[\w.]*)\+(?P<variant>cu\d{2,3}|cpu)\b", scene.report.text)
     match = named or re.search(r"/whl/(?P<variant>cu\d{2,3}|cpu)\b", scene.report.text)
     variant = match["variant"] if match else next(iter(scene.family.variants), "cu126")

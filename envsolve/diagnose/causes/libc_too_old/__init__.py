@@ -1,4 +1,4 @@
-"""``libc-too-old``: the system's C library is older than the one that the wheels were built on."""
+"""``libc-too-old``: the system's C library is older than the one that the wheels require."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Libc = tuple[str, tuple[int, int]]
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """The loader names the version that is missing; a wheel's tag names the one that it needs."""
+    """The loader names the missing version; a wheel's tag names the required one."""
     match, wheel = scene.first("glibc", "glibc-virtual"), scene.first("wheel-platform")
     libc = libc_of(scene.platform)
     if match:
@@ -107,7 +107,7 @@ def _refused(scene: Scene) -> tuple[Libc, list[Match]] | None:
 
 
 def _fixes(scene: Scene, by: str | None = None) -> Iterator[Fix]:
-    """Builds for an older glibc, if torch requires the newer one; else what was compiled elsewhere, built here."""
+    """Builds for an older glibc, if torch requires the newer one; otherwise what was compiled elsewhere, built here."""
     if by and not _is_torchs(by):
         package = _package(scene, by)
         yield CAUSE.fix(
@@ -125,7 +125,7 @@ def _fixes(scene: Scene, by: str | None = None) -> Iterator[Fix]:
 
 
 def _package(scene: Scene, library: str) -> str:
-    """The package of a library: that of its directory, else the one whose module it is."""
+    """The package of a library: that of its directory, otherwise the one whose module it is."""
     found = re.search(r"-packages/(\w+)/", library)
     if found:
         return found[1].replace("_", "-")
@@ -134,5 +134,5 @@ def _package(scene: Scene, library: str) -> str:
 
 
 def _is_torchs(library: str) -> bool:
-    """Whether a library comes with torch: its own, or one of the GPU libraries that it brings."""
+    """Whether a library comes with torch: its own, or one of the GPU libraries that it requires."""
     return bool(re.match(r"lib(torch|c10|cu|nv|nccl|shm)", library.rpartition("/")[2]))

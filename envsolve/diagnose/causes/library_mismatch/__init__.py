@@ -147,7 +147,7 @@ def _of_torchs_dll(scene: Scene, match: Match) -> Finding:
 
 
 def _variant(scene: Scene) -> str:
-    """The variant of the torch at hand, else the one that the report names, else what most GPUs run."""
+    """The variant of the installed torch, otherwise the one that the report names, otherwise what most GPUs run."""
     known = scene.torch.variant if scene.torch else None
     named = re.search(r"[/_](cu1[1-9]\d)(?!\d)", scene.report.text)
     return known or (named[1] if named else "cu126")

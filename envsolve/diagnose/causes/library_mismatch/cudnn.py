@@ -97,7 +97,7 @@ _CUDNN_9 = (2, 4)
 
 
 def of_cudnn_dll(scene: Scene, match: Match) -> Finding:
-    """A program for Windows that finds no DLL of its major of cuDNN: torch brings the other one, or is not loaded."""
+    """A program for Windows that finds no cuDNN DLL of its major: torch contains another major, or is not loaded."""
     major, torch = match.groups["major"], scene.torch
     own = None if torch is None or torch.version is None else "9" if release(torch.version) >= _CUDNN_9 else "8"
     other, translates = own is not None and own != major, scene.mentions("ctranslate2", "whisper", "transcri")

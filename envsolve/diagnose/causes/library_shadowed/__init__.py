@@ -25,7 +25,7 @@ CAUSE = Cause.of(__name__)
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """A symbol or a version that the copy which was loaded lacks."""
+    """A symbol or a version that the loaded copy lacks."""
     match = CAUSE.first(scene)
     if match and wheels_of_two_majors(scene, match) is None and own_is_older(scene, match) is None:
         yield _shadowed(scene, match)

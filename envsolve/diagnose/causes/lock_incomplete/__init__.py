@@ -155,7 +155,7 @@ def missing_parts(environment: Environment, scene: Scene) -> Iterator[Finding]:
 
 
 def _unrecorded(environment: Environment, torch: TorchFiles | None) -> Iterator[Finding]:
-    """Packages that torch stands on whose list of files is damaged: nothing can compare or uninstall them."""
+    """Packages that torch requires and whose RECORD is damaged: they cannot be compared or uninstalled."""
     own = torch_distribution(environment) if torch else None
     there = [own, *map(environment.distribution, needs(environment, own))] if own else []
     faulty = [one for one in there if one is not None and one.record_fault]
@@ -188,7 +188,7 @@ def _gaps(environment: Environment, torch: TorchFiles) -> _Gaps:
 
 
 def _lost(distribution: Distribution) -> list[str]:
-    """Libraries and main modules that are gone; sources further down are left out of slim images on purpose."""
+    """Missing libraries and main modules; slim images leave out other sources on purpose."""
     return [p for p in distribution.missing if LIBRARY_FILE.search(p) or (p.endswith(".py") and p.count("/") <= 1)]
 
 

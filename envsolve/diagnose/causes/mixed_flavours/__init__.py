@@ -45,7 +45,7 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
 
 
 def _of_packages(scene: Scene) -> Iterator[Finding]:
-    """The packages whose own words say that they do not go with torch."""
+    """The packages whose own words say that they do not are compatible with torch."""
     if match := scene.first("torchao-extensions"):
         yield from _of_torchao(scene, match)
     if match := scene.first("torchcodec-library", "torchcodec-symbol"):
@@ -93,7 +93,7 @@ _SGLANG_KERNELS = ("sglang-kernel", "sgl-kernel")
 
 
 def _of_sglang(scene: Scene, match: Match) -> Iterator[Fix]:
-    """The kernels for this torch; the torch of a SGLang, if torch is not known or no kernels are built for it."""
+    """The sglang kernels for this torch, or the torch of a SGLang release if there are none."""
     if tree := source_tree(scene, match.quote):
         yield CAUSE.fix("compile-tree", torch=scene.torch.label if scene.torch else "this torch", tree=tree)
         return
@@ -209,7 +209,7 @@ def _in_words(demand: Demand) -> str:
 
 
 def _ways_out(scene: Scene, found: Sequence[Demand]) -> Iterator[Fix]:
-    """Without the user's own request if the packages agree; otherwise releases of the packages that do."""
+    """A fix without the user's requirement if the packages agree; otherwise releases of the packages that agree."""
     packages = {one.who: one.version for one in found if one.who}
     own = next((one for one in found if one.who is None), None)
     agreed = all_of([one for one in found if one.who])
@@ -222,7 +222,7 @@ def _ways_out(scene: Scene, found: Sequence[Demand]) -> Iterator[Fix]:
 
 
 def _relaxed(scene: Scene, own: Demand, packages: Mapping[str, str | None], agreed: SpecifierSet) -> Fix:
-    """The packages in these versions, with what they agree on in place of the user's request."""
+    """The installed versions of the packages, with the requirement that they share instead of the user's."""
     family = {n: SpecifierSet(f"=={v}" if v else "") for n, v in packages.items() if scene.family.follows_torch(n)}
     pair = pair_with(scene, {own.what: agreed, **family}) if _of_torch(scene, own.what) else None
     others = [_pin(name, version) for name, version in packages.items() if not pair or name not in family]
@@ -270,7 +270,7 @@ def _companions(scene: Scene, torch: Torch) -> Iterator[Finding | RuledOut]:
 
 
 def _disagreement(scene: Scene, torch: Torch, name: str) -> str | None:
-    """Why no published build of the companion's version goes with this torch; None if one may."""
+    """Why no published build of the companion's version is compatible with this torch; None if one may."""
     builds = _builds(scene, name)
     # Nightly builds go with companions of the same date, which the catalogue does not follow.
     if not builds or torch.version is None or ".dev" in torch.version:

@@ -1,4 +1,4 @@
-"""What a symbol or a library that an extension does not find says of the torch that it was compiled for."""
+"""What a symbol or a library that an extension does not find reports about the torch that it was compiled for."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _only_way(scene: Scene, match: Match, package: str | None) -> Fix | None:
 
 
 def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
-    """The build for this torch that the catalogue knows; else how to find one, or to compile it."""
+    """The build for this torch that the catalogue knows; otherwise how to find one, or to compile it."""
     package, torch = extension_named(scene, match.quote, match), scene.torch
     if only := _only_way(scene, match, package):
         yield only
@@ -119,7 +119,7 @@ def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
 
 
 def published_wheel(scene: Scene, package: str) -> Fix | None:
-    """The wheel of an extension that its project publishes for this torch, with code for the GPUs; None without one."""
+    """The wheel that a project publishes for this torch, with code for the GPUs; None if there is none."""
     torch = scene.torch
     found = ready_wheel(package, torch.build, scene.family) if torch and torch.build else None
     if torch is None or found is None:
@@ -158,7 +158,7 @@ def _ready_or_compiled(scene: Scene, package: str | None) -> Iterator[Fix]:
 
 
 def _repository(scene: Scene, package: str) -> str | None:
-    """Where a project is installed from that the default index does not have: as the report says, else its own page."""
+    """The source of a project that the default index does not have: as in the report, otherwise its own page."""
     known = dict(line.split(" ", 1) for line in Cause("cpu-build").words("sources").split("; "))
     told = source_of(scene)
     if "git+" in told and package in told.lower():

@@ -20,7 +20,7 @@ _NO_GPUS = re.compile(r"docker run\b(?![^\n]*(?:--gpus|--runtime|--device|NVIDIA
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """Tell a hidden GPU and a container without GPUs from a missing driver."""
+    """Distinguish a hidden GPU and a container without GPUs from a missing driver."""
     if Cause("driver-needs-reload").first(scene, "mismatch"):
         return
     if listing := CAUSE.first(scene, "cdi", "ldcache"):

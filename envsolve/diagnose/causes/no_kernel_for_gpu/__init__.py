@@ -35,7 +35,7 @@ _FAILED = ("error_invalid_ptx", "error_invalid_handle", "no kernel image", "erro
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """Find whose code is missing for the GPU, if anyone's."""
+    """Find which binary lacks code for the GPU, if any."""
     if hip := CAUSE.first(scene, "hip"):  # an AMD GPU, whose words are like those of CUDA
         ways = (CAUSE.fix("hip-override", version=hip_version(scene)), CAUSE.fix("hip-build"))
         yield CAUSE.finding("hip", Grounds.STATED, (*lines(hip), *torch_evidence(scene)), ways)
@@ -189,7 +189,7 @@ def _of_family(scene: Scene) -> Iterator[Fix]:
 
 
 def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Fix, ...]:
-    """If a machine has several kinds of GPUs, use only those that are supported; else only the newest."""
+    """If a machine has several kinds of GPUs, use only those that are supported; otherwise only the newest."""
     gpus = scene.machine.gpus or ()
     kinds = {gpu.compute_capability for gpu in gpus if gpu.compute_capability}
     if len(kinds) < 2:
@@ -211,13 +211,13 @@ def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Fix, ...]:
 
 
 def lacking(scene: Scene) -> tuple[Gpu, ...]:
-    """The GPUs for which the torch at hand has no code."""
+    """The GPUs for which the installed torch has no code."""
     torch = scene.torch
     return scene.unserved(torch.code, scene.toolkit) if torch and torch.code else ()
 
 
 def failure(scene: Scene) -> Match | None:
-    """The error, else the warning, about missing code."""
+    """The error, otherwise the warning, about missing code."""
     return CAUSE.first(scene, "error", "warning")
 
 

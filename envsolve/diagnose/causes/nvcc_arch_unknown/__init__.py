@@ -114,7 +114,7 @@ def _beside_others(scene: Scene, arch: str) -> bool:
 
 
 def _knowing_fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolkit]) -> Iterator[Fix]:
-    """An nvcc of torch's CUDA major that knows the architecture; without one, a torch for another CUDA."""
+    """An nvcc of torch's CUDA major that supports the architecture; otherwise a torch for another CUDA."""
     torch = scene.toolkit
     own = torch or _for_driver(scene, knowing) or (toolkit.version if toolkit else None)
     major = CudaVersion.parse(own or (knowing[-1].version if knowing else "0")).major

@@ -31,7 +31,7 @@ _PLACES = 200
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """The words name nvcc; a path without it may also be a wrong CUDA_HOME."""
+    """The message names nvcc; a path without it may also be a wrong CUDA_HOME."""
     match fault_of(scene):
         case (("missing" | "path"), match) if scene.on_mac:
             yield CAUSE.finding("mac", Grounds.STATED, lines(match), [CAUSE.fix("mac")])
@@ -93,7 +93,7 @@ def toolkit_of(scene: Scene, cuda: str | None) -> Toolkit | None:
 
 
 def set_home(scene: Scene, cuda: str | None) -> Iterator[Fix]:
-    """Name the toolkit of a CUDA version to the build."""
+    """Point the build to the toolkit of a CUDA version."""
     toolkit = toolkit_of(scene, cuda)
     if toolkit is not None:
         # A toolkit without a place is that of the nvcc on PATH, whose version the report shows.
@@ -111,5 +111,5 @@ def look_for_home(scene: Scene, cuda: str | None) -> Iterator[Fix]:
 
 
 def nvcc_fixes(scene: Scene, cuda: str | None) -> tuple[Fix, ...]:
-    """Ways to an nvcc of a CUDA version: one that the machine has, then one that is installed."""
+    """Ways to get an nvcc of a CUDA version: one that the machine has, then one to install."""
     return (*set_home(scene, cuda), *nvcc_remedies(scene, cuda))

@@ -36,7 +36,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 
 
 def _read_by_driver(scene: Scene) -> str | None:
-    """The CUDA version whose PTX the driver reads: its own, else what its compiler says in the error."""
+    """The CUDA version whose PTX the driver reads: its own, otherwise what its compiler says in the error."""
     if scene.driver and scene.driver.cuda:
         return scene.driver.cuda
     version = scene.first("jit-version")
@@ -59,7 +59,7 @@ def _toolkit(scene: Scene) -> str | None:
 
 
 def _cuda_of_ptx(scene: Scene, ptx_isa: str) -> str | None:
-    """The first toolkit, ``12.1``, that writes a PTX version, ``8.1``; else the first driver's that reads it."""
+    """The first toolkit, ``12.1``, that writes a PTX version, ``8.1``; otherwise the first driver's that reads it."""
     wanted = DriverVersion.parse(ptx_isa)
     toolkit = next((t for t in scene.catalogue.toolkits if DriverVersion.parse(t.ptx_isa) >= wanted), None)
     if toolkit and toolkit.ptx_isa == ptx_isa:

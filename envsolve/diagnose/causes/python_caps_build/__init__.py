@@ -22,7 +22,7 @@ CAUSE = Cause.of(__name__)
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """No build with code for the GPU is for this Python, or an installer says that the Python does not fit."""
+    """No build with code for the GPU supports this Python, or an installer reports that the Python does not fit."""
     yield from _capped(scene)
     yield from _without_extra(scene)
     if scene.first("conflict-unavailable"):

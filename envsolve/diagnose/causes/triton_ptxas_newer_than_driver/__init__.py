@@ -27,7 +27,7 @@ CAUSE = Cause.of(__name__)
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """The words are those of any kernel's; the driver and the ptxas decide."""
+    """Any kernel can fail with these words; the driver and the ptxas decide."""
     match, release = CAUSE.first(scene), reported_triton(scene)
     if match is None:
         return

@@ -1,4 +1,4 @@
-"""``triton-torch-mismatch``: not the Triton that torch pins."""
+"""``triton-torch-mismatch``: the installed Triton is not the one that torch pins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WINDOWS = "triton-windows"
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """Torch's pin decides."""
+    """Compare the installed Triton with the version that torch pins."""
     match = CAUSE.first(scene)
     if match is None:
         return
@@ -45,7 +45,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 
 
 def _for_windows(scene: Scene) -> Iterator[Fix]:
-    """Triton is optional there: what only warns goes on without it."""
+    """Whether Triton is optional: a program that only warns works without it."""
     if scene.mentions("optimizations will not be enabled"):
         yield CAUSE.fix("ignore")
     pin = pin_of(scene)
