@@ -106,7 +106,8 @@ def record_rows(info: Path) -> list[list[str]] | None:
     """The rows of a RECORD: path, hash, size; None if it cannot be read."""
     try:
         text = read_regular(info / "RECORD", LARGEST_RECORD).decode("utf-8", "replace")
-        return [row for row in csv.reader(text.splitlines()) if row and row[0] and "\0" not in row[0]]
+        # Python 3.10 refuses the whole file for one zero byte, later ones take it as part of a name.
+        return [row for row in csv.reader(line for line in text.splitlines() if "\0" not in line) if row and row[0]]
     except (OSError, csv.Error):
         return None
 
