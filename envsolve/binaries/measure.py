@@ -318,7 +318,7 @@ def pinned(requires: Iterable[str], library: str, platform: str) -> str | None:
         platform: Platform part of the build's file name, ``manylinux_2_28_x86_64``.
 
     Returns:
-        The first three parts, ``9.1.0`` for ``nvidia-cudnn-cu12==9.1.0.70``: what the library reports about itself.
+        The first three parts, ``9.1.0`` for ``nvidia-cudnn-cu12==9.1.0.70``: the version that the library prints.
     """
     name = re.compile(rf"nvidia-{library}-cu\d+")
     machine = (

@@ -54,7 +54,7 @@ class Preferred(NamedTuple):
         path(
             "--installed",
             metavar="FILE",
-            help="Prefer the versions in a `pip freeze` or the like.",
+            help="Prefer the versions in this list (`pip freeze`, JSON).",
         ),
     ] = None
 

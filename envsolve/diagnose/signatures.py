@@ -168,7 +168,7 @@ def _matches(text: Text, signature: Signature, until: float) -> Iterator[Match]:
 
 
 def _places(text: Text, anchors: Sequence[str]) -> list[int]:
-    """The places of anchors, in order, no two within the window of one another's line."""
+    """The places of anchors in order; places within the same window of lines count once."""
     found: list[int] = []
     for anchor in anchors:
         position, tries = text.lower.find(anchor), 0

@@ -124,7 +124,7 @@ def record_fault(rows: Sequence[Sequence[str]] | None, installer: str | None) ->
 def packages_of_stack(
     prefix: Path, distributions: Sequence[Distribution], also: Collection[str] = (), *, uv: bool = False
 ) -> tuple[Package, ...]:
-    """The packages that GPU programs run on, with what their records report about code files.
+    """The packages that GPU programs run on, with the code files in their records.
 
     Args:
         prefix: The environment's root directory.

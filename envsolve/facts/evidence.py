@@ -65,7 +65,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         cited: How fields are known that are known in another way than the record, by name.
-        disputed: What other sources report about its fields.
+        disputed: Other values of its fields, and their sources.
     """
 
     cited: Mapping[str, Citation] = {}

@@ -48,7 +48,7 @@ def render(plan: Plan) -> str:
 
 def _heading(plan: Plan, made: Recipe) -> Iterator[str]:
     yield from heading(made, "The wheels contain CUDA: the stage needs no CUDA image.")
-    yield f"# The stage brings python{made.python} with its venv, on {_libc(plan)}."
+    yield f"# The stage must have python{made.python} with its venv, on {_libc(plan)}."
     apt = dict.fromkeys((*made.runtime_apt, *made.build_apt))
     if apt:
         within = plan.toolchain.host_compilers if made.compiling and plan.toolchain else None

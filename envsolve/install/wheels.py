@@ -32,7 +32,7 @@ from envsolve.system.progress import format_size
 from envsolve.system.streaming import stream
 
 _LEAST_ROOM = 1_000_000
-"""Free bytes that every download takes, for use if the size of the files is not known."""
+"""Free bytes that any download needs; used if the size of the files is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -316,7 +316,7 @@ def _texts(found: Sequence[Found] | None, text: Callable[[Found], str]) -> list[
 
 
 def _program(compiler: HostCompiler) -> str:
-    """The name of the program; its kind is one for the C and the C++ compiler of a family."""
+    """The program's name, since the C and the C++ compiler of a family have the same kind."""
     plus = "++" in (compiler.path or "").replace("\\", "/").rsplit("/", 1)[-1]
     return {"gcc": "g++", "clang": "clang++"}.get(compiler.kind, compiler.kind) if plus else compiler.kind
 

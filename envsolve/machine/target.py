@@ -136,7 +136,7 @@ def _told_otherwise(part: str) -> str | None:
 
 
 def _bare_version(part: str) -> str | None:
-    """Advice on a version without the word that reports about what; a bare ``8.6`` is a compute capability."""
+    """Advice on a bare version number; a bare ``8.6`` is a compute capability."""
     if _DRIVER_VERSION.fullmatch(part):
         return f"for the driver write: driver {part}"
     if _PYTHON_VERSION.fullmatch(part):

@@ -241,7 +241,7 @@ class IndexClient:
     # One page: from the cache, the local disk or the network.
 
     def _page_job(self, name: str, index: str) -> tuple[_Key, Callable[[], Listing | Divided | None]]:
-        """The key and the work of reading what an index reports about a normalised name."""
+        """The key and the job for reading an index's page of a normalised name."""
         if is_page(index):
             return ("links", index), partial(self._divided, index)
         return ("page", name, index), partial(self._page, name, index)

@@ -100,7 +100,7 @@ def sorted_page(files: Iterable[tuple[str, Record]], url: str, index: str, name:
     """Sort the files of a page.
 
     Args:
-        files: Names, each with what the page reports about the file, in the order of the page.
+        files: Names, each with the page's data on the file, in the order of the page.
         url: Where the page was in the end.
         index: URL of the index.
         name: The project, normalised.
@@ -343,7 +343,7 @@ _decode_name = msgspec.json.Decoder(_Name).decode
 
 
 def _json_files(body: bytes) -> Iterable[tuple[str, Record]]:
-    """The names of the files, each with what the page reports about it."""
+    """The names of the files, each with the page's data on it."""
     try:
         page = _decode_records(body)
     except UNREADABLE as error:

@@ -264,7 +264,7 @@ class Tree(msgspec.Struct, frozen=True):
         subdirectory: The directory of the project in it; None for its top.
         exact: Whether what it depends on was read; False if only its build knows it.
         needs_torch: Whether its build imports torch; None if it was not read.
-        build_requires: What its pyproject.toml reports about its build.
+        build_requires: The build requirements in its pyproject.toml.
         unread: Why it was not read; None if it was.
     """
 

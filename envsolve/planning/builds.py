@@ -179,7 +179,7 @@ def _recommended(package: str, admitted: SpecifierSet, family: Family) -> Recomm
 
 
 def _newness(line: BuildLine) -> tuple[Version, Version]:
-    """Of builds of one version, those for the newest torch come first; compared as text, 2.9 would precede 2.10."""
+    """Sort key: of builds of one version, those for the newest torch first (as text, 2.9 would precede 2.10)."""
     torch = re.search(r"\d+(\.\d+)*", line.torch or "")
     return Version(line.version), Version(torch[0] if torch else "0")
 

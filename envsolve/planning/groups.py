@@ -121,7 +121,7 @@ def _smallest(served: Sequence[int], works: Callable[[Part], bool], fleet: Fleet
 
 
 def _divisions(members: Sequence[int], count: int, may_work: Callable[[Part], bool]) -> Iterator[tuple[Part, ...]]:
-    """Every way to divide members into that many parts of which each may work."""
+    """Every way to divide members into the given number of parts, each of which may work."""
 
     def extended(parts: tuple[Part, ...], left: Sequence[int]) -> Iterator[tuple[Part, ...]]:
         if len(parts) + len(left) < count:

@@ -238,7 +238,7 @@ def _about_candidates(
 
 
 def about_packages(packages: Sequence[PlannedPackage], solution: Solution, provider: Provider) -> Iterator[PlanWarning]:
-    """Guesses and withdrawn files."""
+    """Warnings about guessed dependencies, withdrawn files and similar facts of the packages."""
     for package in packages:
         if package.evidence == Evidence.INFERRED.value:
             text = f"{package.name} {package.version}: no public file lists this build; its existence is inferred"

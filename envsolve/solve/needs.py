@@ -68,7 +68,7 @@ class Conjunctions:
 
 
 def within(places: Sequence[int], specifier: SpecifierSet, version: Callable[[int], Version]) -> Sequence[int]:
-    """The places of versions, newest first, less those beyond the bounds of a specifier; what is left may not fit.
+    """The places of versions within the bounds of a specifier, newest first; some of them may not satisfy it.
 
     A package with a release a day (boto3 has 2,000) is requested with thousands of specifiers, each of which takes few.
     """

@@ -49,8 +49,7 @@ class Asked:
         torch_index: The URL of an index for torch only that was given in place of the default one.
         no_variant: The variant of that index, if torch was never published for it.
         of_torch: Whether torch requires it, and not the user.
-        python: The Python that looked: the report's, otherwise what the versions that the installer lists report about
-        it.
+        python: The Python that looked: the report's, otherwise inferred from the versions that the installer lists.
     """
 
     match: Match

@@ -29,7 +29,7 @@ def render(fleet: Path, made: FleetPlan, _: str) -> str:
 
 
 def _gpus(group: Group, classes: Mapping[str, Machine], names: Mapping[str, str]) -> Iterator[str]:
-    """SkyPilot's names of the GPUs of a plan's classes, of which a task gets any."""
+    """SkyPilot's names of the GPUs of a plan's classes; a task may get any of them."""
     for name in group.classes if group.assumes.gpus else ():
         short = name.partition("-")[0]  # classes are named after their GPUs: h100-580.95.05
         gpus = classes[name].gpus if name in classes else None

@@ -40,7 +40,7 @@ class Uv:
         return {}
 
     def fixed(self, folder: Path) -> Mapping[str, str]:
-        """One configuration file in place of all others: what the user's report about indexes and the cache."""
+        """One configuration file instead of all others, with the user's settings of indexes and the cache."""
         file = folder / "uv.toml"
         file.write_text(tomli_w.dumps(managers.uv_table(os.environ, Path.cwd())), encoding="utf-8")
         file.chmod(0o600)

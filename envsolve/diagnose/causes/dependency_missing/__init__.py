@@ -89,7 +89,7 @@ def _without_library(scene: Scene, match: Match) -> Finding:
 
 
 def _package_of(module: str) -> str | None:
-    """The package that has a module, if it is one that reports about GPUs name; a program's own modules are not."""
+    """The package that has a module, if the package is common in GPU programs; a program's own modules are not."""
     known = dict(pair.split(" ") for pair in CAUSE.words("packages").split("; "))
     return known.get(module) or (module.replace("_", "-") if module in CAUSE.words("same").split() else None)
 

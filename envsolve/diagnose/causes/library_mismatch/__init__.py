@@ -118,7 +118,7 @@ def _looking(scene: Scene, match: Match) -> str | None:
 
 
 def _of_dependency(scene: Scene, match: Match) -> Finding:
-    """A DLL of a package beside torch, which needs libraries of CUDA or of the compiler."""
+    """A missing DLL of a package other than torch, which needs libraries of CUDA or of the compiler."""
     named = re.search(r"\bcu(?:da)?[ -]?v?(1[1-4])", scene.report.text, re.IGNORECASE)
     major = scene.torch.cuda.partition(".")[0] if scene.torch and scene.torch.cuda else named[1] if named else "12"
     wheels, directory = _wheels("llama_cpp", major), match.groups["path"].rpartition("\\")[0]

@@ -1,4 +1,4 @@
-"""What a symbol or a library that an extension does not find reports about the torch that it was compiled for."""
+"""What a missing symbol or library shows about the torch that an extension was compiled for."""
 
 from __future__ import annotations
 
