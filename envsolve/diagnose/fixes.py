@@ -27,13 +27,17 @@ from envsolve.solve.preferences import DEFAULT
 from envsolve.system.files import is_folder
 from envsolve.values import CudaVersion
 
+#: What programs print of a package that they do without: "Xformers is not installed!".
+_ABSENT = re.compile(r"\b([\w-]{2,40}) is not installed")
+
 
 def installed_by(scene: Scene) -> advice.Installed:
     """The environment of a report, as far as advice depends on it."""
     installed, torch = scene.report.installed, scene.torch
     versions = {name: version for name in installed if (version := public(installed, name))}
     members = scene.catalogue.family.items()
-    also = tuple(name for name, one in members if one.programs and scene.mentions(name, *one.programs))
+    absent = {name.lower() for name in _ABSENT.findall(scene.report.text)}
+    also = tuple(n for n, one in members if one.programs and scene.mentions(n, *one.programs) and n not in absent)
     return advice.Installed(versions, torch.version if torch else None, torch.variant if torch else None, also)
 
 
@@ -72,8 +76,10 @@ def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tupl
     return ()
 
 
-# The index of a command or a project, and the name of ComfyUI's portable release.
-_INDEX = re.compile(r"(?:/whl/(?:nightly/)?|ComfyUI_(?:\w{1,30}_)?)(cu\d{2,3})(?!\d)")
+# The index of a command or a project, ComfyUI's portable release, and the torch that xformers was built for.
+_INDEX = re.compile(
+    r"(?:/whl/(?:nightly/)?|ComfyUI_(?:\w{1,30}_)?|built for:?\s{1,9}PyTorch \d[\w.]{0,12}\+)(cu\d{2,3})(?!\d)"
+)
 
 
 def _meant(scene: Scene) -> Sequence[str] | None:

@@ -72,6 +72,10 @@ _MADE = {
 }
 #: What the launchers of AUTOMATIC1111 and Forge print: the Python that no activated environment reaches.
 _VENV = re.compile(r"^venv \"([A-Z]:\\[^\"\n]{1,200}\\python\.exe)\"", re.IGNORECASE | re.MULTILINE)
+#: What ComfyUI prints.
+_EXECUTABLE = re.compile(r"\*\* Python executable: ((?:[A-Z]:\\|/)[^\"\n]{1,200}?)\s*$", re.MULTILINE)
+#: The Python that a program for Windows brings, by the path of its packages.
+_BROUGHT = re.compile(r"([A-Z]:\\[^\"<>|\n]{1,200}?\\(?:python|runtime))\\lib\\site-packages\\", re.IGNORECASE)
 _REVERTS = {
     "uv": "a pip command lasts only until the next uv sync or uv run",
     "poetry": "a pip command lasts only until the next poetry install",
@@ -135,14 +139,18 @@ def in_project(fix: Fix, project: Project | None, scene: Scene) -> Fix:
 
 
 def _embedded(command: Command, scene: Scene) -> Command:
-    """A pip command for the Python that ComfyUI's portable release brings, which no activated environment reaches."""
+    """A pip command for the Python that the program of a report brings, which no activated environment reaches."""
     if command.installer != "pip":
         return command
     if venv := _VENV.search(scene.report.text):
         return dataclasses.replace(command, program=(f'"{venv[1]}"', "-m", "pip"))
-    if not scene.mentions("python_embeded"):
-        return command
-    return dataclasses.replace(command, program=(r".\python_embeded\python.exe", "-s", "-m", "pip"))
+    if scene.mentions("python_embeded"):
+        return dataclasses.replace(command, program=(r".\python_embeded\python.exe", "-s", "-m", "pip"))
+    if printed := _EXECUTABLE.search(scene.report.text):
+        return dataclasses.replace(command, program=(f'"{printed[1]}"', "-m", "pip"))
+    if brought := _BROUGHT.search(scene.report.text):
+        return dataclasses.replace(command, program=(f'"{brought[1]}\\python.exe"', "-m", "pip"))
+    return command
 
 
 def _is_plain(command: Command) -> bool:

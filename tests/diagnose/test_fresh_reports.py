@@ -10,6 +10,63 @@ import envsolve
 
 #: The report, the cause that comes first, and what its first fix says or runs.
 KINDS = {
+    "releases of the default index, the first of which says for which Python": (
+        "ERROR: Could not find a version that satisfies the requirement torch==1.12.1+cu113 (from versions: 2.2.0, "
+        "2.2.1, 2.2.2, 2.3.0, 2.3.1, 2.4.0)\nERROR: No matching distribution found for torch==1.12.1+cu113",
+        "python-caps-build",
+        r"uv venv --python 3\.10 .*torch==1\.12\.1\+cu113.* --index \S+/cu113",
+    ),
+    "a Python without any wheel of torch": (
+        "ERROR: Could not find a version that satisfies the requirement torch==1.9.1+cu111 (from versions: 0.1.2, "
+        "0.1.2.post1, 0.1.2.post2)\nERROR: No matching distribution found for torch==1.9.1+cu111",
+        "python-caps-build",
+        r"uv venv --python 3\.9 ",
+    ),
+    "the releases of an older Python on Windows": (
+        "ERROR: Could not find a version that satisfies the requirement torch==1.13.1+cu116 (from versions: 2.0.0, "
+        "2.0.1, 2.1.0)\nERROR: No matching distribution found for torch==1.13.1+cu116\n"
+        "[notice] To update, run: python.exe -m pip install --upgrade pip",
+        "python-caps-build",
+        r"--python 3\.10 ",
+    ),
+    "a variant that is spelt otherwise": (
+        "ERROR: No matching distribution found for torch==1.7.1+cu11.0",
+        "no-such-build",
+        r"pip install torch==1\.7\.1\+cu110 ",
+    ),
+    "the pins of a requirement file": (
+        "Collecting torch==2.0.1 (from -r requirements.txt (line 4))\n"
+        "Collecting flash-attn==0.2.8 (from -r requirements.txt (line 5))\n  Preparing metadata (setup.py) ... error\n"
+        "      ModuleNotFoundError: No module named 'torch'\nerror: metadata-generation-failed",
+        "build-isolation",
+        r"torch==2\.0\.1 setuptools .* --no-build-isolation flash-attn==0\.2\.8",
+    ),
+    "the torch of NVIDIA's image": (
+        "FROM nvcr.io/nvidia/pytorch:24.01-py3\nImportError: /usr/local/lib/python3.10/dist-packages/vllm/"
+        "_C.cpython-310-x86_64-linux-gnu.so: undefined symbol: _ZN2at4_ops15to_dtype_layout4callERKNS_6TensorE",
+        "mixed-flavours",
+        r"uv venv --python 3\.12 /opt/vllm",
+    ),
+    "the Python that a program brings": (
+        "C:\\apps\\pack\\system\\python\\lib\\site-packages\\torch\\cuda\\__init__.py:235: UserWarning:\n"
+        "Xformers is not installed!\nNVIDIA GeForce RTX 5070 Ti with CUDA capability sm_120 is not compatible with the "
+        "current PyTorch installation.\n"
+        "The current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_61 sm_70 sm_75 sm_80 sm_86 sm_90.",
+        "no-kernel-for-gpu",
+        r'"C:\\apps\\pack\\system\\python\\python\.exe" -m pip install torch==\S+\+cu128 --index-url',
+    ),
+    "a driver that a container does not have any more": (
+        "on the host:\n| NVIDIA-SMI 515.48.07    Driver Version: 515.48.07    CUDA Version: 11.7 |\n"
+        "in jupyter:\nFailed to initialize NVML: Driver/library version mismatch",
+        "driver-needs-reload",
+        r"docker restart CONTAINER",
+    ),
+    "jax that conda installed": (
+        "$ conda create -n jaxtest jax jaxlib\nAn NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib "
+        "is not installed. Falling back to cpu.",
+        "cpu-build",
+        r'conda install -c conda-forge jax "jaxlib=\*=\*cuda\*"',
+    ),
     "a part of the toolkit that CMake does not find": (
         "-- Found CUDAToolkit: /usr/local/cuda-12.8/include (found version 12.8.93)\n"
         '  Target "ggml-cuda" links to:\n\n    CUDA::cublas\n\n  but the target was not found.',

@@ -146,6 +146,7 @@ def asked_for(scene: Scene) -> Asked | None:
 
 
 _LISTED = re.compile(r"\(from versions: (?P<versions>\d[^()\n]{1,4000})\)")
+_VERSION = re.compile(r"\d+(?:\.\d+)*(?:\.post\d+)?")
 _WITH_VARIANT = re.compile(r"(\d[\w.]*)\+(\w+)")
 
 
@@ -158,13 +159,42 @@ def _python_of_listed(scene: Scene, known: Sequence[Build], wanted: Sequence[Bui
     listed = set(_WITH_VARIANT.findall(match["versions"])) if match else set()
     there = [build for build in wanted if build.variant in {variant for _, variant in listed}]
     if not there:
-        return None
+        return _python_of_releases(scene, known, wanted)
     pythons = sorted({python_of(tag) for build in known for tag in build.pythons if tag.startswith("cp")}, key=Version)
     for python in reversed(pythons):
         serves = {(build.version, build.variant) for build in known if python_fits(build.pythons, python).ok}
         if listed <= serves and not any(python_fits(build.pythons, python).ok for build in there):
             return python
     return None
+
+
+#: The source releases of torch that no installer builds: all that it sees if no wheel is for its Python.
+_NO_WHEEL = re.compile(r"0\.1\.2(?:\.post\d)?(?:, 0\.1\.2\.post\d)*")
+
+
+def _python_of_releases(scene: Scene, known: Sequence[Build], wanted: Sequence[Build]) -> str | None:
+    """The Python of an installer that lists the releases of the default index: the first one of them tells it.
+
+    None if the releases are those of several Pythons, and what was requested is published for some of them only.
+    """
+    match = search_near(scene.report.text, _LISTED, "(from versions: ")
+    if match is None or "+" in match["versions"] or not _VERSION.match(match["versions"]):
+        return None
+    if _NO_WHEEL.fullmatch(match["versions"]):
+        newest = max((Version(python_of(tag)) for build in wanted for tag in build.pythons), default=None)
+        return f"{newest.major}.{newest.minor + 1}" if newest else None
+    listed = {Version(one) for one in match["versions"].split(", ") if _VERSION.fullmatch(one)}
+    here = [one for one in known if one.index == "default" and same_system(one.made_for, scene.platform)]
+    found = [p for p, served in _releases(here).items() if listed and listed <= served and min(listed) == min(served)]
+    serves = {any(python_fits(build.pythons, python).ok for build in wanted) for python in found}
+    return found[-1] if len(serves) == 1 else None
+
+
+def _releases(builds: Sequence[Build]) -> dict[str, set[Version]]:
+    """The releases for each Python, the oldest Python first."""
+    pythons = sorted({python_of(tag) for build in builds for tag in build.pythons if tag.startswith("cp")}, key=Version)
+    served = {p: {Version(build.version) for build in builds if python_fits(build.pythons, p).ok} for p in pythons}
+    return {python: versions for python, versions in served.items() if versions}
 
 
 def _unpublished(url: str, scene: Scene, name: str, known: Sequence[Build]) -> str | None:

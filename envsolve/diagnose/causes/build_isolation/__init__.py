@@ -14,6 +14,8 @@ from envsolve.diagnose.signatures import search_near
 
 CAUSE = Cause.of(__name__)
 _INSTALLED = re.compile(r"(?:pip3? install|uv add|uv pip install) (?:-\S+ )*([^\s|&;`'\"]+)")
+_COLLECTED = re.compile(r"^\s{0,8}Collecting (?!torch\b)([A-Za-z][\w.-]*(?:==\d[\w.]*)?)", re.MULTILINE)
+_PINNED = re.compile(r"^\s{0,8}Collecting (torch==\d[\w.]*)(?!\S)", re.MULTILINE)
 _FAILED = re.compile(
     r"[Ff]ailed to (?:download and )?build:? [`']?([\w.-]+(?:==[\w.+]+)?)|`([\w.-]+)@([\w.+]+)` depends on"
 )
@@ -57,9 +59,13 @@ def _package(scene: Scene) -> str:
     failed = _FAILED.search(scene.report.text)
     if failed:
         return failed[1] or f"{failed[2]}=={failed[3]}"
+    # pip builds the metadata of one package after the other, and stops at the one that it collected last.
+    before, _, _ = scene.report.text.partition("No module named 'torch'")
+    for collected in reversed([*_COLLECTED.finditer(before)]):
+        return collected[1]
     named = _INSTALLED.search(scene.report.text)
     if named and named[1] != "torch":
-        return named[1]
+        return f"-r {named[1]}" if named[1].endswith(".txt") else named[1]
     if cloned := re.search(r"(?:Updat\w+|Cloning|Cloned) (https://\S{1,200}?\.git)\b", scene.report.text):
         return f"git+{cloned[1]}"
     return next((name for name in EXTENSIONS if scene.mentions(name)), "PACKAGE")
@@ -82,6 +88,8 @@ def _fixes(scene: Scene) -> Iterator[Fix]:
     # Without isolation the build sees the environment itself, which must have torch by then; an installed one stays.
     # On Windows the default index has torch without CUDA only, and a torch that is there may be of another index.
     known = scene.os == "windows" or (scene.torch is not None and scene.torch.version is not None)
-    yield CAUSE.fix("build", pip=installer(scene), package=package, torch="" if known else "torch ")
+    pinned = _PINNED.search(scene.report.text)
+    torch = "" if known else f"{pinned[1]} " if pinned else "torch "
+    yield CAUSE.fix("build", pip=installer(scene), package=package, torch=torch)
     if scene.mentions("environment.yml", "- pip:"):
         yield CAUSE.fix("environment-yml")

@@ -167,9 +167,13 @@ def _why(scene: Scene) -> str:
     return CAUSE.words("conda" if scene.mentions_conda else "unknown")
 
 
+_JAX_BY_CONDA = re.compile(r"\b(?:conda|mamba) (?:create|install)\b[^\n|&;]{0,200}\bjax|\bconda-forge/\S{0,60}jax")
+
+
 def _fixes(scene: Scene) -> tuple[Fix, ...]:
     if _is_jax(scene):
-        return CAUSE.fix("jax"), CAUSE.fix("jax-absent")
+        asked = (CAUSE.fix("jax-conda"),) if _JAX_BY_CONDA.search(scene.report.text) else ()
+        return (*asked, CAUSE.fix("jax"), CAUSE.fix("jax-absent"))
     by_conda = conda_remedies(scene) if scene.first("cpu-conda") or scene.by_conda else ()
     if jetson := jetson_remedies(scene):
         return (*by_conda, *jetson)

@@ -21,14 +21,16 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     reboot = CAUSE.fix("reboot")
     consequences = ("no-driver", "compat-libcuda")
     if (match := CAUSE.first(scene, "mismatch")) and (other := _of_image(scene, match)):
-        ways = (CAUSE.fix("image"), CAUSE.fix("image-run"))
+        ways: tuple[Fix, ...] = (CAUSE.fix("image"), CAUSE.fix("image-run"))
         values = {"library": match.groups["library"], "driver": other}
         yield CAUSE.finding("image", Grounds.STATED, lines(match), ways, consequences, **values)
     elif match:
         inside = [led_by(CAUSE.words("host-works"), CAUSE.fix("image"))] if scene.in_container else []
-        yield CAUSE.finding(
-            "mismatch", Grounds.STATED, lines(match), (reboot, CAUSE.fix("swap"), *inside), consequences
-        )
+        ways = (reboot, CAUSE.fix("swap"), *inside)
+        if scene.driver and scene.driver.version and scene.mentions("on the host", "on host", "container", "jupyter"):
+            # nvidia-smi printed the table somewhere, so that the machine's own driver is in order.
+            ways = (CAUSE.fix("restart"), led_by(CAUSE.words("host-works"), CAUSE.fix("image")), reboot)
+        yield CAUSE.finding("mismatch", Grounds.STATED, lines(match), ways, consequences)
     elif match := CAUSE.first(scene, "fabric"):
         yield CAUSE.finding("fabric", Grounds.STATED, lines(match), _fabric_fixes(scene, match))
     elif match := CAUSE.first(scene, "unknown"):

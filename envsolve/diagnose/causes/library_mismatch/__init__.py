@@ -101,7 +101,7 @@ def _of_program(scene: Scene) -> Iterator[Finding]:
         ways = (*_program_fixes(scene, program, match), CAUSE.fix("list-libraries"))
         values = {"program": program, "library": library}
         # A program that is not compiled against torch does not care for torch's CUDA.
-        alone = program in match.quote.lower() or program in CAUSE.file.words
+        alone = program in match.quote.lower() or program in (*CAUSE.file.words, "onnxruntime")
         explained = ["lock-incomplete", *(["mixed-flavours"] if alone else [])]
         yield CAUSE.finding("other-program", Grounds.STATED, lines(match), ways, explained, **values)
 
@@ -227,6 +227,10 @@ def _of_several(scene: Scene, program: str, library: str, soname: str) -> Fix | 
     return None
 
 
+def _of_onnxruntime(scene: Scene) -> Fix:
+    return CAUSE.fix("onnxruntime-libraries" if scene.os == "windows" else "onnxruntime-path")
+
+
 def _program_fixes(scene: Scene, program: str, match: Match) -> Iterator[Fix]:
     """The newest release for the CUDA of the torch beside it; without one, the program with its own CUDA libraries."""
     soname, library = match.groups["soname"], match.groups["library"]
@@ -238,6 +242,9 @@ def _program_fixes(scene: Scene, program: str, match: Match) -> Iterator[Fix]:
     if build and cuda:
         values = {"package": build.package, "version": build.version, "major": CudaVersion.parse(cuda).major}
         yield CAUSE.fix("program-release", **values)
+        return
+    if program == "onnxruntime":
+        yield _of_onnxruntime(scene)
         return
     command = CAUSE.file.words.get(program)
     if command and program == "cupy":

@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 
 from envsolve.advice.torch import ready_wheel, wheel_torches
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
-from envsolve.diagnose.fixes import pair_with
+from envsolve.diagnose.fixes import pair_with, self_built
 from envsolve.diagnose.model import Finding, Fix, Grounds, public
 from envsolve.diagnose.rebuilding import build_variables, extension_named, source_of, source_tree, telling_line
 from envsolve.diagnose.scene import Scene
@@ -100,6 +100,9 @@ def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
     if only := _only_way(scene, match, package):
         yield only
         return
+    if package in CAUSE.words("with-own-torch").split() and _of_nvidia(scene):
+        yield CAUSE.fix("own-environment", package=package)
+        return
     if package and torch and torch.version and scene.family.follows_torch(package):
         exact = f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else "")
         if found := pair_with(scene, {"torch": SpecifierSet(exact), package: SpecifierSet()}):
@@ -116,6 +119,11 @@ def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
             if package in _CLOSE:
                 return
     yield from _ready_or_compiled(scene, package)
+
+
+def _of_nvidia(scene: Scene) -> bool:
+    """Whether the torch is that of NVIDIA's image, which is a build of its own."""
+    return scene.mentions("nvcr.io/nvidia/pytorch", "nvidia pytorch container", "/opt/pytorch/pytorch")
 
 
 def published_wheel(scene: Scene, package: str) -> Fix | None:
@@ -146,15 +154,22 @@ def _ready_or_compiled(scene: Scene, package: str | None) -> Iterator[Fix]:
         return
     project = source_project(package, None, scene.catalogue.source_projects)
     version = public(scene.report.installed, package)
+    if self_built(scene) or _of_nvidia(scene):
+        yield _compiled(scene, package, label, version)  # a wheel is for a torch that is published
+        return
     served = wheel_torches(package, scene.family) if build and scene.python else ()
     if served:
         yield CAUSE.fix("no-wheel", package=package, torch=label, first=served[0], last=served[-1])
         version = None  # an old release may not compile against a new torch
     else:
         yield CAUSE.fix("release-fetched" if project else "release", package=package, torch=label)
+    yield _compiled(scene, package, label, version)
+
+
+def _compiled(scene: Scene, package: str, label: str, version: str | None) -> Fix:
     force = build_variables(scene, package)
     what = f"{package}=={version}" if version else package
-    yield CAUSE.fix("compile", torch=label, force=force, only=package, what=what)
+    return CAUSE.fix("compile", torch=label, force=force, only=package, what=what)
 
 
 def _repository(scene: Scene, package: str) -> str | None:

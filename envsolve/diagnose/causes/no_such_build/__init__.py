@@ -5,13 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve._default_index import DEFAULT_INDEX
 from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index, vendors_own
-from envsolve.diagnose.fixes import conda_remedies, installer, jetson_package, jetson_remedies, led_by, replacements
+from envsolve.diagnose.fixes import (
+    conda_remedies,
+    installer,
+    jetson_package,
+    jetson_remedies,
+    led_by,
+    pair_with,
+    replacements,
+)
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.project_fixes import project_of_report
 from envsolve.diagnose.scene import Scene
@@ -85,11 +94,25 @@ def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
         fixes = [CAUSE.fix("triton-windows")]
         yield CAUSE.finding("platform", Grounds.CONFIRMED, evidence, fixes, asked=words, platform=_platform(scene))
     elif asked.why in ("never", "platform"):
-        fixes_ = nearest(scene, asked.name, asked.wanted, asked.no_variant)
+        fixes_ = (*_spelt(scene, asked), *nearest(scene, asked.name, asked.wanted, asked.no_variant))
         name = "none" if asked.why == "never" else "platform"
         words += f" ({asked.no_variant})" if asked.no_variant else ""
         values = {"published": _published(asked)} if asked.why == "never" else {"platform": _platform(scene)}
         yield CAUSE.finding(name, Grounds.CONFIRMED, evidence, fixes_, asked=words, **values)
+
+
+_SPELT_OTHERWISE = re.compile(
+    r"==(?P<version>\d[\w.]*)\+(?:cu|cuda)[-_.]?(?P<major>\d\d?)[._]?(?P<minor>\d)$", re.IGNORECASE
+)
+
+
+def _spelt(scene: Scene, asked: Asked) -> Iterator[Fix]:
+    """The same build under the name that its index gives it: ``+cu110`` for ``+cu11.0``."""
+    if match := _SPELT_OTHERWISE.match(asked.wanted):
+        name = f"cu{match['major']}{match['minor']}"
+        if any(build.version == match["version"] and build.variant == name for build in asked.known):
+            pinned = SpecifierSet(f"=={match['version']}+{name}")
+            yield from filter(None, [pair_with(scene, {asked.name: pinned})])
 
 
 def _on_mac(scene: Scene, match: Match, name: str, wanted: str) -> Finding:

@@ -92,6 +92,8 @@ def _looked_up(scene: Scene, asked: Asked) -> Iterator[Finding]:
 def _places(scene: Scene, asked: Asked) -> tuple[Fix, ...]:
     pythons = asked.pythons
     other = () if scene.other_vendor else nearest(scene, asked.name, "")
+    if scene.python is None:  # it is known by what the installer lists only
+        other = tuple(fix for fix in other if asked.words not in (fix.command or ""))
     fixes = (*other, another_python(pythons[-1]))
     if asked.wanted and (scene.python is None or (not scene.torch and "+" not in asked.wanted)):
         # Nothing is installed yet, and a project that pins a version expects that one.
