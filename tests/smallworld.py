@@ -118,7 +118,7 @@ class World:
     def catalogue(self) -> Catalogue:
         """Write the builds down and load them."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir()
+        self.folder.mkdir(parents=True)
         pytorch = IndexPlace("pytorch", self.server.url + "/whl/{variant}/", Evidence.DOCUMENTED, "small")
         places = [pytorch, *self.places]
         (self.folder / "indexes.json").write_text(dump_catalogue_file({"small": SOURCE}, places))
