@@ -117,10 +117,10 @@ def test_an_environment_file_is_planned_and_planned_again(channel: CondaChannel,
     [
         (["conda-forge"], []),
         (["https://conda.anaconda.org/conda-forge/"], []),
-        (["pytorch"], ["the channel pytorch is given up: its last pytorch is 2.5.1"]),
+        (["pytorch"], ["the channel pytorch has ended: its last pytorch is 2.5.1"]),
         (
             ["https://conda.anaconda.org/pytorch", "conda-forge"],
-            ["is given up", "are mixed: its pytorch is built against"],
+            ["has ended", "are mixed: its pytorch is built against"],
         ),
         (["conda-forge", "defaults"], ["terms that ask", "the channels defaults and conda-forge are mixed"]),
         (["https://repo.anaconda.com/pkgs/main", "conda-forge"], ["terms that ask", "are mixed"]),
