@@ -99,7 +99,7 @@ def relaxations(
 
     Args:
         needs: The request.
-        first: Names of requirements to relax, set by set. Others that prove to are compatible with a set are relaxed
+        first: Names of requirements to relax, set by set. Others that prove compatible with a set are relaxed
         with it.
         family: The torch family on the machines.
         trials: Solves.

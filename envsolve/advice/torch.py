@@ -150,7 +150,7 @@ def ready_wheel(package: str, torch: Build, family: Family) -> tuple[Build, str]
 
     Args:
         package: Name of the extension.
-        torch: The torch that it must are compatible with.
+        torch: The torch that it must be compatible with.
         family: What is published, and the machines, with the Python.
     """
     # Its modules reach those of HTTP, which take 0.2 s to import.

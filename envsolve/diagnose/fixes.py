@@ -187,7 +187,7 @@ def release_for(scene: Scene, package: str, major: int | None = None, torch: str
 
     Args:
         major: CUDA major that it must be built for, if not torch's.
-        torch: The torch that it must are compatible with, if not the one that the report lists.
+        torch: The torch that it must be compatible with, if not the one that the report lists.
     """
     known = scene.torch
     cuda = CudaVersion.parse(known.cuda).major if known and known.cuda else None

@@ -45,7 +45,7 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
 
 
 def _of_packages(scene: Scene) -> Iterator[Finding]:
-    """The packages whose own words say that they do not are compatible with torch."""
+    """The packages whose own words say that they are not compatible with torch."""
     if match := scene.first("torchao-extensions"):
         yield from _of_torchao(scene, match)
     if match := scene.first("torchcodec-library", "torchcodec-symbol"):

@@ -69,22 +69,21 @@ def _from_symbol(scene: Scene, match: Match, evidence: tuple[str, ...]) -> Findi
 def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Fix]:
     """The wheel of the other ABI, if the project publishes both."""
     package = extension_named(scene, match.quote, match)
-    if package and not source_tree(scene, telling_line(scene, match)) and (ready := published_wheel(scene, package)):
-        yield ready  # the very file, whichever ABI its name says
-        return
+    installed = package and not source_tree(scene, telling_line(scene, match))
+    ready = published_wheel(scene, package) if package and installed else None
     have, want = ("TRUE", "FALSE") if new else ("FALSE", "TRUE")
     named = [w for w in _WHEEL.findall(scene.report.text) if f"abi{have}".lower() in w.lower()]
     kind = "old (pre-C++11)" if new else "new (C++11)"
     release = _MINOR.match(scene.torch.version) if scene.torch and scene.torch.version else None
     made_for = _MADE_FOR.search(named[0]) if named else None
-    if made_for and release and made_for[1] != release[0]:
+    if (made_for and release and made_for[1] != release[0]) or (ready and not named):
         pass  # the wheel is of another torch as well: its twin of the other ABI does not load either
     elif named:
         wheel = re.sub(f"abi{have}", f"abi{want}", named[0], flags=re.IGNORECASE)
         yield CAUSE.fix("abi-wheel-named", kind=kind, wanted=want, wheel=wheel)
     elif extension_named(scene, match.quote) in CAUSE.words("abi-projects").split():
         yield CAUSE.fix("abi-wheel", kind=kind, wanted=want)
-    yield from _rebuild(scene, match)
+    yield from [ready] if ready else _rebuild(scene, match)
 
 
 def _only_way(scene: Scene, match: Match, package: str | None) -> Fix | None:
