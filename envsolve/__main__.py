@@ -14,7 +14,7 @@ def program() -> None:
     """Run the command line, and leave with its exit code at once.
 
     Python taking itself down, value by value, is a tenth of a plan's time and of use to nobody. And threads of rattler
-    may outlive what they were requested, and crash then: measured with py-rattler 0.28 in one of six plans whose
+    may outlive the work that started them, and crash then: measured with py-rattler 0.28 in one of six plans whose
     channel does not answer, which left with 139 in place of 5.
     """
     if sys.argv[1:] != ["--version"]:  # which takes as long as this import

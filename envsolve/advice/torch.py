@@ -173,7 +173,7 @@ def ready_wheel(package: str, torch: Build, family: Family) -> tuple[Build, str]
 
 
 def wheel_torches(package: str, family: Family) -> tuple[str, ...]:
-    """The torch minors for which an extension has ready wheels that fits the machines, oldest first."""
+    """The torch minors for which an extension has ready wheels that fit the machines, oldest first."""
     from envsolve.solve.candidate_selector import torches_served
 
     return torches_served(package, family)

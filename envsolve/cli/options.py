@@ -115,7 +115,7 @@ class Machines(NamedTuple):
         path(
             "--machine",
             metavar="FILE|DIR",
-            help="A machine saved by `envsolve detect -o`, or a directory of them; repeat it for a plan for all.",
+            help="A machine saved by `envsolve detect -o`, or a directory of them; repeat it for one plan for all.",
         ),
     ] = None
     target: Annotated[
@@ -303,7 +303,7 @@ class Asked(NamedTuple):
         """Return the package manager: conda also if a format, a file or a channel of conda's says so.
 
         Raises:
-            UsageError: The manager is unknown, or an option of conda's is compatible with another one.
+            UsageError: The manager is unknown, or an option of conda's is given with another manager.
         """
         conda_file = next(
             (str(p) for p in self.requirement or () if p.suffix in (".yml", ".yaml") or p.name == "pixi.toml"), None

@@ -128,7 +128,7 @@ def _words(found: Report) -> str:
 
 
 def _is_file_to_be(path: Path | None) -> bool:
-    """Whether two outputs would be the same file; a terminal, a pipe or /dev/null may be used more than once."""
+    """Whether a path is a regular file, or would become one; a terminal, a pipe or /dev/null may be used twice."""
     return path is not None and (is_file(path) or not is_there(path)) and str(path) != "-"
 
 

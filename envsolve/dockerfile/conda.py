@@ -236,7 +236,7 @@ def _remedies(asked: Asked, channel: str) -> Iterator[str]:
 
 
 def unjudged(command: Command, asked: Asked) -> Iterator[Unjudged]:
-    """Files that are not there, and packages whose compatible versions are not known whether they use a GPU."""
+    """Missing files, and packages of which it is not known whether they use a GPU."""
     install = conda_install(command, asked.context)
     if install is None:
         return

@@ -329,7 +329,7 @@ def gpu_parts(stage: Stage, asked: Asked) -> Iterator[Finding]:
 
 
 def parts_unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
-    """Packages that load libraries whose compatible versions are not known whether the image has them."""
+    """Packages that load libraries of which it is not known whether the image has them."""
     for command, part, _ in _lacking(stage, asked) if stage is asked.final else ():
         if _may_be_there(part, stage, asked):
             yield Unjudged(

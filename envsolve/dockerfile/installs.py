@@ -156,7 +156,7 @@ class Install:
         brings: Every package that it installs, dependencies included, with its version if that is known.
         unknown: Those of them whose dependencies are not known.
         described: Directories of the build context whose dependencies were read.
-        refused: Lines of requirement files at which an installer stops, each as its place and the option in it.
+        misplaced: Options behind a requirement in a requirement file, each as its place and its name.
     """
 
     command: Command
@@ -175,7 +175,7 @@ class Install:
     brings: Mapping[str, str | None] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     described: frozenset[str] = frozenset()
-    refused: tuple[tuple[str, str], ...] = ()
+    misplaced: tuple[tuple[str, str], ...] = ()
 
     @property
     def program(self) -> str:
@@ -211,7 +211,7 @@ def installs(commands: Sequence[Command], context: Context) -> Iterator[Install]
 
 
 def _install(command: Command, parsed: grammar.Command, context: Context) -> Install:
-    parsed, words, files, refused = _with_files(command, parsed, context)
+    parsed, words, files, misplaced = _with_files(command, parsed, context)
     is_uv, prefix = parsed.installer == "uv", parsed.installer.upper()
     # uv reads configuration of its own, of which an image rarely has any.
     settings = {} if is_uv else _settings(command, context)
@@ -237,7 +237,7 @@ def _install(command: Command, parsed: grammar.Command, context: Context) -> Ins
         dependencies=not parsed.has("no_deps"),
         early=parsed.has("prereleases"),
         upgrade=parsed.has("upgrade", "force_reinstall"),
-        refused=tuple(refused),
+        misplaced=tuple(misplaced),
     )
 
 
@@ -267,8 +267,8 @@ def _with_files(
     # A file that names itself has lines, and one without a number that says so.
     there = {line.path for line in lines if line.number}
     missing = dict.fromkeys(str(line.path) for line in lines if not line.number and line.path not in there)
-    refused = [(f"{line.path}:{line.number}", line.misplaced) for line in lines if line.misplaced]
-    return parsed, words, list(missing), refused
+    misplaced = [(f"{line.path}:{line.number}", line.misplaced) for line in lines if line.misplaced]
+    return parsed, words, list(missing), misplaced
 
 
 def _sorted(words: Sequence[tuple[str, str]]) -> tuple[list[Wanted], list[str], list[str], list[str]]:

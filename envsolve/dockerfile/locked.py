@@ -132,7 +132,7 @@ def requirement_files(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """Lines that an installer does not take, and files that no COPY brings into the image before they are read."""
     for install in asked.installs(stage.commands):
         line, program = install.command.line, install.program
-        for place, option in install.refused:
+        for place, option in install.misplaced:
             by_uv = program == "uv"
             what = "uv refuses the line, and the build stops" if by_uv else "pip ignores it there"
             text = f"{place}: {option} stands behind a requirement: {what}"

@@ -149,7 +149,7 @@ class Reader:
             for gpu in (*(raw.get("gpus") or ()), *(raw.get("accelerators") or ())):
                 gpu.pop("uuid", None)
             key = msgspec.json.encode({name: raw[name] for name in raw if name not in ("node", "faults")})
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, AttributeError, TypeError) as error:
+        except (msgspec.MsgspecError, RecursionError, AttributeError, TypeError) as error:
             raise UsageError(f"{name}: not a profile: {error}", hint="write it with envsolve fleet probe") from error
         if not all(map(is_node, filter(None, [extras.node]))):
             extras = replace(extras, node=None)

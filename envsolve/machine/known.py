@@ -85,7 +85,7 @@ def parse_machine(data: bytes, *, name: str = "machine") -> Machine:
         pruned = _without_null(_printable(raw))
     except _TooLongError as error:
         raise UsageError(f"{name}: {error}", hint="correct the field, or set it to null") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise UsageError(f"{name}: not JSON: {error}", hint=_HINT) from error
     if not isinstance(pruned, dict) or pruned.get("schema") not in SCHEMAS:
         found = pruned.get("schema") if isinstance(pruned, dict) else None

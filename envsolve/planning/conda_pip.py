@@ -79,7 +79,7 @@ def with_pip_part(
 
 
 def _roots(asked: Asked, wheels: Plan, *, everything: bool) -> list[str]:
-    """Names that pip is requested; or also what the plan adds and no package requires, such as a newer ptxas."""
+    """Names that pip is asked to install; or also what the plan adds and no package requires, such as a newer ptxas."""
     required = {name for package in wheels.packages for name in package.requires}
     added = [package.name for package in wheels.packages if everything and package.name not in required]
     return [*(canonicalize_name(need.requirement.name) for need in asked.needs), *added]

@@ -247,7 +247,7 @@ Ready = Mapping[str, Sequence[Option]]
 
 
 def ready(package: str, torch: Build, family: Family) -> tuple[Option, ...]:
-    """The wheels of a package that are compatible with a torch and fits the machines, best first.
+    """The wheels of a package that are compatible with a torch and fit the machines, best first.
 
     Args:
         package: A package that is compiled otherwise.
@@ -270,7 +270,7 @@ def still_there(wheels: Ready, family: Family) -> Ready:
 
 
 def torches_served(package: str, family: Family, versions: SpecifierSet = _ANY) -> tuple[str, ...]:
-    """The torch minors for which a package has wheels of some versions that fits the machines, oldest first."""
+    """The torch minors for which a package has wheels of some versions that fit the machines, oldest first."""
     found = {
         CudaVersion.parse(torch.build.version)
         for option in _usable(package, family)

@@ -171,7 +171,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         return frozenset(found[0] for found in map(cuda_suffix, pinned) if found)
 
     def follows_torch(self, package: str) -> bool:
-        """Whether a package's builds each are compatible with certain builds of torch."""
+        """Whether each build of a package is compatible only with certain builds of torch."""
         return package != "torch" and self.owns(package) and self.catalogue.family[package].agrees_on != "nothing"
 
     def needs_torch(self, asked: Iterable[str]) -> bool:

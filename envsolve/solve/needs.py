@@ -70,7 +70,8 @@ class Conjunctions:
 def within(places: Sequence[int], specifier: SpecifierSet, version: Callable[[int], Version]) -> Sequence[int]:
     """The places of versions within the bounds of a specifier, newest first; some of them may not satisfy it.
 
-    A package with a release a day (boto3 has 2,000) is requested with thousands of specifiers, each of which takes few.
+    A package with a release a day (boto3 has 2,000) is compared with thousands of specifiers, each of which accepts
+    few releases.
     """
     first, last = 0, len(places)
     for newest, oldest in map(_bounds, specifier):

@@ -92,7 +92,7 @@ def build_needs(toolchain: Toolchain) -> tuple[Need, ...]:
 
 
 def about_missing_tools(toolchain: Toolchain, planned: Mapping[str, str]) -> Iterator[PlanWarning]:
-    """Requirements of compiling the sources of which no version is compatible with the rest of the plan.
+    """Build requirements of the sources for which no version is compatible with the rest of the plan.
 
     Args:
         toolchain: With what it needs.

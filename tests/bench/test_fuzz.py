@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from bench.fuzz import _targets, mutation, tried
-from envsolve.errors import EnvsolveError, UsageError
+from envsolve.errors import UsageError
 from envsolve.locks.read import read_lock_file
-from envsolve.packages.conda_inputs import yaml_table
+from envsolve.machine.model import Machine, Platform
+from envsolve.packages.conda_inputs import read_asked, yaml_table
 from envsolve.packages.project_files import load_project
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.protect.restore import last
+from envsolve.rules.platform import Environment
 from envsolve.system.limits import YAML_DEPTH
 
 TARGETS = _targets()
@@ -49,15 +50,17 @@ def test_numbers_that_python_does_not_convert(target: str, data: bytes) -> None:
 
 
 def test_odd_words_in_files_are_refused_or_read(tmp_path: Path) -> None:
-    for name, text in (
-        ("requirements.txt", "--find-links ~nobody-of-that-name/wheels\ntorch\n"),
-        ("requirements-2.txt", f"-r {'x' * 5000}\n"),
-        ("pixi.toml", '[workspace]\nchannels = []\nplatforms = ["linux-64"]\n[pypi-dependencies]\ntorch = ""\n'),
-    ):
-        (path := tmp_path / name).write_text(text)
-        for read in (load_project, read_lock_file, lambda one: read_requirements((), (one,))):
-            with suppress(EnvsolveError):
-                read(path)
+    (path := tmp_path / "requirements.txt").write_text("--find-links ~nobody-of-that-name/wheels\ntorch\n")
+    assert [need.requirement.name for need in read_requirements((), (path,)).needs] == ["torch"]
+    path.write_text(f"-r {'x' * 5000}\n")
+    for read in (lambda one: read_requirements((), (one,)), read_lock_file):
+        with pytest.raises(UsageError):
+            read(path)
+    (path := tmp_path / "pixi.toml").write_text(
+        '[workspace]\nchannels = ["conda-forge"]\nplatforms = ["linux-64"]\n[pypi-dependencies]\ntorch = ""\n'
+    )
+    environment = Environment.of(Machine(platform=Platform(os="linux", arch="x86_64", libc="glibc 2.28")), "3.12")
+    assert [need.requirement.name for need in read_asked((), (path,), (), {}, environment).pip.needs] == ["torch"]
 
 
 def test_a_long_word_in_a_lock_takes_linear_time(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ def diagnosed(name: str) -> tuple[Diagnoses, Machine | None]:
     return envsolve.diagnose(report["log"], [machine] if machine else None, installed=report.get("installed")), machine
 
 
-def assert_a_fix(log: str, cause: str, fix: str) -> None:
-    """The first diagnosis of a report is a cause, and a pattern is in what one of its fixes says or runs."""
+def assert_a_fix(log: str, cause: str, fix: str, among: slice = slice(None)) -> None:
+    """The first diagnosis of a report is a cause, and a pattern is in the text or the command of some of its fixes."""
     first = envsolve.diagnose(log).diagnoses[0]
     assert first.cause == cause
-    said = " ".join(f"{remedy.text} {remedy.command or ''}" for remedy in first.remedies)
+    said = " ".join(f"{remedy.text} {remedy.command or ''}" for remedy in first.remedies[among])
     assert re.search(fix, said, re.DOTALL), said

@@ -257,7 +257,7 @@ def tensorflow(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Too
 def self_contained(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
     """xgboost, CatBoost, CTranslate2, PaddlePaddle: one library with a CUDA runtime of its own, or none with GPU code.
 
-    Which CUDA says the version file of PaddlePaddle, otherwise the version of the PTX. Left out where neither does.
+    CUDA is that in PaddlePaddle's version file, otherwise that of the PTX. Builds with neither are left out.
     """
     extension = extension_of(builds[0].package, wheel)
     if extension is None:

@@ -59,8 +59,7 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
 def _exceeds_the_gpu(scene: Scene) -> bool:
     """Whether one piece is larger than all memory of the GPU, so that nothing but its size helps."""
     found = _OF_TOTAL.search(scene.report.text)
-    wanted, total = ((found["wanted"], found["unit"]), (found["total"], found["of"])) if found else (None, None)
-    return bool(wanted and total and _bytes(*wanted) > _bytes(*total))
+    return found is not None and _bytes(found["wanted"], found["unit"]) > _bytes(found["total"], found["of"])
 
 
 def _bytes(number: str, unit: str) -> float:
