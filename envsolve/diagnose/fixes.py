@@ -13,6 +13,7 @@ from packaging.version import Version
 
 from envsolve.advice import torch as advice
 from envsolve.advice.torch import on_named_index
+from envsolve.diagnose.cause_files import causes
 from envsolve.diagnose.model import Diagnoses, Fix, public
 from envsolve.diagnose.rebuilding import arch_list
 from envsolve.diagnose.scene import Scene
@@ -219,7 +220,10 @@ def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
         "environment with the system's python3."
     )
     own = next((chip.own_index for gpu in islands if (chip := known.get(gpu.compute_capability or ""))), None)
-    if own and not scene.mentions("jetpack 5", "jetpack version: 5", "jetpack: 5", "r35", "jp5", "jetpack5"):
+    if scene.mentions("jetpack 5", "jetpack version: 5", "jetpack: 5", "r35", "jp5", "jetpack5"):
+        fix = causes().files["no-kernel-for-gpu"].fixes["jetpack-5"]
+        return (Fix(fix.text, fix.command),)
+    if own:
         text += " The index below is for JetPack 6 with Python 3.10."
         return (Fix(text, f"python3.10 -m pip install --force-reinstall torch torchvision --index-url {own}"),)
     return (Fix(text),)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -132,7 +132,7 @@ def in_project(fix: Fix, project: Project | None, scene: Scene) -> Fix:
     first = f"{fix.text} The project must name it, because {_REVERTS[project.tool]}; in {name}:"
     explicit = project.tool == "uv" and any(map(_index_of, installs))
     last = _EXPLICIT if explicit else _FOLLOWS if not edits else _SYSTEM if project.tool == "pixi" else _WRITES
-    command = edit(fix.command, lambda found, _: _added(found, project.tool)) if edits else _SYNC[project.tool]
+    command = _in_tool(fix.command, project.tool) if edits else _SYNC[project.tool]
     command = _PYTHON.sub(lambda match: _MADE[project.tool].format(match["version"]), command)
     text = "\n".join((first, *lines, last))
     return Fix(text, f"cd {shlex.quote(project.root)} && {command}" if project.root else command)
@@ -144,7 +144,7 @@ def _embedded(command: Command, scene: Scene) -> Command:
         return command
     if venv := _VENV.search(scene.report.text):
         return dataclasses.replace(command, program=(f'"{venv[1]}"', "-m", "pip"))
-    if scene.mentions("python_embeded"):
+    if scene.mentions("python_embeded", "comfyui_windows_portable"):
         return dataclasses.replace(command, program=(r".\python_embeded\python.exe", "-s", "-m", "pip"))
     if printed := _EXECUTABLE.search(scene.report.text):
         return dataclasses.replace(command, program=(f'"{printed[1]}"', "-m", "pip"))
@@ -237,8 +237,32 @@ def _of_pixi(command: Command, words: Sequence[str], url: str | None, own: Seque
         yield f"{name} = {{ {version}" + (f', build = "{rest[1]}"' if len(rest) > 1 else "") + " }"
 
 
-def _added(command: Command, tool: Tool) -> Command:
+def _in_tool(text: str, tool: Tool) -> str:
+    """The command lines of a tool that make the changes of pip commands in its project."""
+    commands = [found for words, _ in simple_commands(text, {}) if (found := parse(words))]
+    added = {_name(word) for found in commands if found.verb[-1:] == ("install",) for word in found.requirements}
+    gone = [word for found in commands if found.verb[-1:] == ("uninstall",) for word in found.requirements]
+    text = edit(text, lambda found, _: _added(found, tool, added))
+    # Removing a package also removes files that another one has in the same place.
+    again = [name for name in gone if name in added]
+    if tool == "uv" and again and len(again) < len(gone):
+        return f"{text} && uv sync {' '.join(f'--reinstall-package {name}' for name in again)}"
+    return text
+
+
+def _removed(command: Command, tool: Tool, added: Collection[str | None]) -> Command:
+    """The tool's command that takes packages out of its project, except those that are added again."""
+    kept = tuple(o for o in command.arguments if o.meaning == "requirements" and str(o.value) not in added)
+    if not kept or tool == "conda":
+        return command
+    options = (Argument("--pypi", "other"),) if tool == "pixi" and command.installer != "conda" else ()
+    return Command(tool, (tool,), (), ("remove",), (*options, *kept))
+
+
+def _added(command: Command, tool: Tool, added: Collection[str | None] = ()) -> Command:
     """The tool's command that makes the same change in its project."""
+    if command.verb[-1:] == ("uninstall",):
+        return _removed(command, tool, added)
     if not _is_plain(command) or tool == "conda":
         return command
     url = _index_of(command)

@@ -154,6 +154,8 @@ def _to_find_one(scene: Scene) -> tuple[Fix, ...]:
 _RUN = re.compile(r"^(?:docker|podman) run (?P<options>-.{1,80}) \.\.\.$")
 #: A shell in a container, where a command of pip is right as it is.
 _INSIDE = re.compile(r"root@[0-9a-f]{8,12}:|docker exec|\bFROM [\w./:-]+\n", re.IGNORECASE)
+#: A Python that the report runs in a container by its path.
+_EXEC = re.compile(r"docker exec (?:-[ditu]{1,3} )*(?P<name>[\w.-]+) (?P<python>/[\w./-]{1,80}python[\d.]*)\b")
 _NO_VALUE = re.compile(
     r"-[ditPq]{1,4}|--(?:rm|privileged|init|detach|interactive|tty|publish-all|read-only)|--?[\w-]+=.*"
 )
@@ -161,6 +163,9 @@ _NO_VALUE = re.compile(
 
 def in_container(fix: Fix, scene: Scene) -> Fix:
     """A fix for a program that a container runs: the report's own command with its options, or a layer on its image."""
+    if (inside := _EXEC.search(scene.report.text)) and (fix.command or "").startswith("pip "):
+        text = f"{fix.text} The change lasts as long as the container: put it into the image as well."
+        return Fix(text, f"docker exec {inside['name']} {inside['python']} -m {fix.command}")
     own = next((c for seen in scene.report.commands if (c := _container_run(seen.value))), None)
     if own is None or not fix.command:
         return fix

@@ -31,7 +31,7 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
             "Build the extension again with the GPUs named: TORCH_CUDA_ARCH_LIST takes their compute capabilities, "
             "such as 7.0;8.0 (nvidia-smi --query-gpu=compute_cap --format=csv shows them)."
         )
-        listed = "..."
+        listed = "..." if _without_gpu(scene) else _OWN.format("sort -u")
     else:
         text = f"Build the extension again for {listed.replace(';', ' and ')}, wherever it is built."
     if scene.mentions("dockerfile", "\nrun ", "docker build"):
@@ -39,18 +39,30 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
     by_cmake = not scene.about_torch and scene.mentions("cmake", "ggml", "ninja: build stopped")
     if by_cmake or scene.mentions("cmake_cuda_architectures", "cuda_architectures"):
         text = "Pass the GPU architectures to CMake instead of native, and use a clean build tree."
-        numbers = listed.replace(".", "") if listed != "..." else "80;90"
+        numbers = _OWN.format("tr -d . | sort -u") if listed.startswith("$(") else listed.replace(".", "")
+        numbers = "80;90" if listed == "..." else numbers
         installs = [seen.value for seen in scene.report.commands if "pip install" in seen.value]
         if installs:
             arguments, again = _CMAKE_ARGS.search(installs[-1]), _CMAKE_ARGS.sub("", installs[-1]).strip()
             given = f"{arguments[1]} " if arguments else ""
+            if "==" not in again:  # releases of 2024 and later refuse the old names
+                given = re.sub(r"-DLLAMA_(?:CUBLAS|CUDA)=", "-DGGML_CUDA=", given)
             return (Fix(text, f'CMAKE_ARGS="{given}-DCMAKE_CUDA_ARCHITECTURES={numbers}" {again}'),)
         return (Fix(text, f'cmake -DCMAKE_CUDA_ARCHITECTURES="{numbers}" ...'),)
     if runs_nvcc(scene) or (not scene.about_torch and scene.mentions("nvcc -", "nvcc ", ".cu ")):
-        flags = gencode(listed if listed != "..." else "XY")
+        flags = gencode(listed if listed[0].isdigit() else "XY")
         return (Fix("Compile it again for your GPU instead of the architecture that was given.", f"nvcc {flags} ..."),)
     command = f'TORCH_CUDA_ARCH_LIST="{listed}" pip install --no-build-isolation --no-cache-dir --force-reinstall'
     return (Fix(text, f"{command} --no-deps {what}"),)
+
+
+#: The compute capabilities of the machine's own GPUs, as a list.
+_OWN = "$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | {} | paste -sd';')"
+
+
+def _without_gpu(scene: Scene) -> bool:
+    """Whether the build runs where no GPU can be asked: in an image's build, or with another shell."""
+    return scene.os == "windows" or scene.mentions("dockerfile", "\nrun ", "docker build", "login node")
 
 
 def runs_nvcc(scene: Scene) -> bool:

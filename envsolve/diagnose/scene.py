@@ -283,6 +283,15 @@ class Scene:
         return (build for build in builds if same_system(build.made_for, self.platform))
 
     @property
+    def usual_cuda(self) -> str:
+        """The CUDA to take if neither torch nor the driver decides: the last one of the family before the newest.
+
+        Drivers of both families run it, and it knows the GPUs that the newest family dropped.
+        """
+        newest = max(toolkit.cuda_version for toolkit in self.catalogue.toolkits)
+        return str(max(t.cuda_version for t in self.catalogue.toolkits if t.cuda_version.major < newest.major))
+
+    @property
     def toolkit(self) -> str | None:
         """The version of the toolkit that torch was built with."""
         return self.torch.cuda if self.torch else None

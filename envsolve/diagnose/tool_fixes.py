@@ -20,17 +20,24 @@ _WINDOWS_HOMES = {"$CONDA_PREFIX": r"%CONDA_PREFIX%\Library"}
 _SITE = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')"
 
 
+#: Adds NVIDIA's repository of the toolkit, as its installation guide does; the images of nvidia/cuda have it.
+_KEYRING = (
+    "wget https://developer.download.nvidia.com/compute/cuda/repos/$(. /etc/os-release; echo $ID${{VERSION_ID//.}})/"
+    "{arch}/cuda-keyring_1.1-1_all.deb && sudo dpkg -i cuda-keyring_1.1-1_all.deb && sudo apt-get update"
+)
+
+
 #: Parts of the toolkit whose headers torch's own headers include.
 _OF_TORCH = ("cublas", "cusolver", "cusparse")
 
 
 def toolkit_for(scene: Scene) -> str:
-    """The toolkit for what is compiled: torch's, otherwise 12.8, or the driver's own CUDA if that is older.
+    """The toolkit for what is compiled: torch's, otherwise the usual one, or the driver's own CUDA if that is older.
 
     A program compiled with newer headers than the driver may look for functions that its libcuda lacks.
     """
-    own = scene.driver.cuda if scene.driver else None
-    return scene.toolkit or str(min(CudaVersion.parse(own or "12.8"), CudaVersion(12, 8)))
+    own, usual = scene.driver.cuda if scene.driver else None, scene.usual_cuda
+    return scene.toolkit or str(min(CudaVersion.parse(own or usual), CudaVersion.parse(usual)))
 
 
 def nvcc_remedies(scene: Scene, cuda: str | None, *parts: str) -> Iterator[Fix]:
@@ -43,7 +50,9 @@ def nvcc_remedies(scene: Scene, cuda: str | None, *parts: str) -> Iterator[Fix]:
     further = dict.fromkeys((*(_OF_TORCH if scene.about_torch else ()), *parts))
     wanted = str(CudaVersion.parse(cuda)) if cuda else toolkit_for(scene)
     whole = [c for c in scene.catalogue.compilers if "nvcc" in c.provides and covers(c, wanted)]
-    order = {"pip": 1, "conda": 0 if scene.mentions_conda else 2, "apt": 3}
+    # A build that no Python starts finds the system's toolkit, not one in an environment of Python's.
+    bare = not scene.about_torch and not scene.mentions_conda and not scene.mentions("pip", "python", "uv ")
+    order = {"pip": 1, "conda": 0 if scene.mentions_conda else 2, "apt": 0 if bare else 3}
     if scene.os == "windows":
         whole = [packages for packages in whole if packages.manager != "apt"]
         home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{wanted}"
@@ -63,6 +72,21 @@ def ptxas_remedy(scene: Scene, cuda: str, variable: str) -> Fix | None:
     text = f"Give Triton a ptxas of CUDA {cuda} from a wheel; this changes no other package."
     wheels = " ".join(f'"{line.format(cuda=cuda)}"' for line in holder.ptxas_packages)
     return Fix(text, f"pip install --no-deps {wheels} && export {variable}={_SITE}/{holder.ptxas}")
+
+
+def with_libraries(scene: Scene, package: str) -> str | None:
+    """The requirement of a package with the CUDA libraries that it loads, ``onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27``.
+
+    It is the newest release for a CUDA that the machine runs; of an unknown machine, for torch's CUDA or the usual one.
+    """
+    parts = [part for part in scene.catalogue.gpu_parts if part.package == package and part.ask and part.cuda]
+    if scene.driver and (scene.driver.version or scene.driver.cuda):
+        fitting = [part for part in parts if scene.fit(part.cuda or "").reason.ok is not False]
+    else:
+        most = CudaVersion.parse(scene.toolkit or scene.usual_cuda).major
+        fitting = [part for part in parts if CudaVersion.parse(part.cuda or "").major <= most]
+    best = next(iter(fitting), None)
+    return f"{best.ask}{best.versions}" if best else None
 
 
 def gcc_range(scene: Scene) -> GccRange | None:
@@ -85,10 +109,12 @@ def _command(packages: CompilerPackages, cuda: str, scene: Scene, parts: Iterabl
     names = [name.format(cuda=cuda, major=major, minor=minor_) for name in lines]
     home = (packages.home or "").format(cuda=cuda, site_packages=_SITE)
     install = {"pip": "pip install", "conda": "conda install", "apt": "sudo apt-get install -y"}[packages.manager]
-    if packages.manager == "apt" and scene.in_container:
-        install = "apt-get install -y"
+    if packages.manager == "apt":
+        keyring = _KEYRING.format(arch="sbsa" if scene.platform.arch == "aarch64" else "x86_64")
+        install = "apt-get install -y" if scene.in_container else f"{keyring} && {install}"
     home = _HOMES.get(home, home)
-    named = f"export CUDA_HOME={home}"
+    # Programs that do not know CUDA_HOME take the first nvcc on PATH.
+    named = f"export CUDA_HOME={home} PATH={home}/bin:$PATH"
     if scene.os == "windows":
         named = f'set "CUDA_HOME={_WINDOWS_HOMES.get(home, home)}"'
     quoted = " ".join(f'"{name}"' if set(name) & set("[]*=:") else name for name in names)
@@ -148,7 +174,24 @@ def _remedy(scene: Scene, version: str, why: str) -> Fix | None:
     last = _last_branch(scene)
     where = " on the host (a container has no driver of its own)" if scene.in_container else ""
     upto = f", up to branch R{last}, the last that supports the GPU" if last else ""
-    return Fix(f"Install NVIDIA driver {version} or newer{upto}{where}: {why}.")
+    again = "" if scene.os == "windows" else " Restart the machine afterwards."
+    return Fix(
+        f"Install NVIDIA driver {version} or newer{upto}{where}: {why}.{again}", _by_ubuntu(scene, version, last)
+    )
+
+
+def _by_ubuntu(scene: Scene, version: str, last: str | None) -> str | None:
+    """The command that installs the first branch of long support from a driver on; None on other systems."""
+    wanted = [b.branch for b in scene.catalogue.drivers if b.lts and DriverVersion.parse(b.first) >= _branch(version)]
+    fitting = [b for b in wanted if last is None or DriverVersion.parse(b) <= DriverVersion.parse(last)]
+    own = (scene.platform.distro or "").lower().startswith("ubuntu") and not scene.platform.wsl
+    if not own or scene.in_container or not fitting:
+        return None
+    return f"sudo ubuntu-drivers install nvidia:{fitting[0]} && sudo reboot"
+
+
+def _branch(version: str) -> DriverVersion:
+    return DriverVersion.parse(version.partition(".")[0])
 
 
 def _last_branch(scene: Scene) -> str | None:
@@ -183,6 +226,21 @@ def image_remedies(scene: Scene, asked: str) -> Iterator[Fix]:
     yield Fix(
         "See which tags there are: old ones get deleted, so take the newest patch release of the CUDA that is meant."
     )
+
+
+def image_with_cudnn(scene: Scene, major: str) -> Fix | None:
+    """The image of the report in the kind that includes a cuDNN of one major; None if it has one, or no such kind."""
+    for seen in scene.report.images:
+        repository, _, tag = seen.value.partition(":")
+        if "cudnn" in tag or not re.match(r"\d+\.\d+", tag):
+            continue
+        images = (i for i in scene.catalogue.images if i.repository == repository and i.version == tag.split("-")[0])
+        fitting = [image for image in images if (image.cudnn or "").startswith(f"{major}.")]
+        near = [name for name in _alike(tag, fitting) if "cudnn" in name]
+        if near:
+            text = f"Build from the same image with cuDNN {major}, and start the new one."
+            return Fix(text, f"sed -i 's|{seen.value}|{repository}:{near[0]}|' Dockerfile && docker build -t NAME .")
+    return None
 
 
 def _alike(tag: str, images: Iterable[Image]) -> list[str]:

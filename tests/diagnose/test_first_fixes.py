@@ -292,7 +292,7 @@ KINDS = {
         '$ CMAKE_ARGS="-DLLAMA_CUBLAS=on" pip install llama-cpp-python\nCMake Error in CMakeLists.txt:\n'
         '  CUDA_ARCHITECTURES is empty for target "llava".',
         "arch-list-unset",
-        r'CMAKE_ARGS="-DLLAMA_CUBLAS=on -DCMAKE_CUDA_ARCHITECTURES=80;90" pip install llama-cpp-python',
+        r'CMAKE_ARGS="-DGGML_CUDA=on -DCMAKE_CUDA_ARCHITECTURES=\$\(nvidia-smi .*\)" pip install llama-cpp-python',
     ),
     "an extension below its sources": (
         f"ImportError: /srv/knn_repo/knn/csrc/_ext/knn/knn.so: {_SYMBOL}",

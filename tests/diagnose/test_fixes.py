@@ -85,7 +85,7 @@ FIRST = {
     "tensorrt-driver": (
         "[TRT] CUDA initialization failure with error: 35. Please check your CUDA installation",
         "driver-too-old",
-        r"newer driver",
+        r"Install NVIDIA driver 580\.65\.06 or newer",
     ),
     "tensorflow-plain": (
         "TensorFlow 2.12 on Ubuntu\nCannot dlopen some GPU libraries. Skipping registering GPU devices...",
@@ -169,7 +169,7 @@ FIRST = {
     "sglang-kernels": (
         "[sgl_kernel] CRITICAL: Could not load any common_ops library!\nsglang 0.5.2",
         "mixed-flavours",
-        r'uv pip install "sglang==0\.5\.2"',
+        r'uv pip install "sglang\[all\]==0\.5\.2"',
     ),
     "own-build": (
         "torch 2.8.0+cu128\nImportError: /work/vllm/vllm/_C.abi3.so: undefined symbol: "
@@ -306,7 +306,7 @@ FIRST = {
     "onnxruntime-twice": (
         "onnxruntime==1.20.1\nonnxruntime-gpu==1.20.1\n['AzureExecutionProvider', 'CPUExecutionProvider']",
         "cpu-build",
-        r"pip uninstall -y onnxruntime onnxruntime-gpu && pip install onnxruntime-gpu",
+        r'pip uninstall -y onnxruntime onnxruntime-gpu && pip install "onnxruntime-gpu\[cuda,cudnn\]',
     ),
     "triton-of-another-torch": (
         "torch 2.6.0+cu126, triton 3.3.1\n"

@@ -89,7 +89,8 @@ def stated(scene: Scene) -> Iterator[Finding]:
         cause = Cause(code)
         for role, data in file.stated.items():
             if match := cause.first(scene, role):
-                fixes = [cause.fix(name, **match.groups) for name in data.fixes if _fits(file.fixes[name].where, scene)]
+                named = [name for name in data.fixes if _fits(file.fixes[name].where, scene)]
+                fixes = [cause.fix(name, usual=scene.usual_cuda, **match.groups) for name in named]
                 explains = data.explains | file.explains
                 yield cause.finding(role, Grounds.STATED, lines(match), fixes, explains, **match.groups)
 

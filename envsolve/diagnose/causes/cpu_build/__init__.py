@@ -11,6 +11,7 @@ from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.rebuilding import archs_for, source_of
 from envsolve.diagnose.scene import Scene, Torch
 from envsolve.diagnose.signatures import Match
+from envsolve.diagnose.tool_fixes import with_libraries
 from envsolve.facts.hardware import VendorRoute
 from envsolve.solve.preferences import DEFAULT
 
@@ -29,7 +30,13 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     """A CPU build is proven by its version, by its own message, or by the catalogue."""
     if match := CAUSE.first(scene, "extension"):
         yield _extension(scene, match)
-    if not CAUSE.first(scene, *CAUSE.file.stated):  # otherwise another module than torch is the subject
+    providers = CAUSE.first(scene, "onnxruntime")
+    if providers:
+        package = with_libraries(scene, "onnxruntime-gpu") or "onnxruntime-gpu"
+        fix = CAUSE.fix("onnxruntime", package=package)
+        yield CAUSE.finding("onnxruntime", Grounds.STATED, lines(providers), [fix])
+    # Otherwise another module than torch is the subject.
+    if not providers and not CAUSE.first(scene, *CAUSE.file.stated):
         yield from _of_torch(scene)
 
 
@@ -42,7 +49,7 @@ def _of_torch(scene: Scene) -> Iterator[Finding | RuledOut]:
             return
         if strong and strong.signature.id in ("cpu-local", "cpu-torch-words"):
             return
-    if not (strong or weak or proved) or (scene.machine.gpus == () and strong is None):
+    if not (strong or weak or proved) or (strong is None and _is_another_fault(scene, weak)):
         return
     lacks = _cuda_library(scene) if strong else None
     grounds = Grounds.CONFIRMED if lacks else _grounds(scene, strong, proved)
@@ -53,6 +60,15 @@ def _of_torch(scene: Scene) -> Iterator[Finding | RuledOut]:
     what, text = _name(torch), "jax" if _is_jax(scene) else "cpu"
     explains = (*CAUSE.file.explains, *(["mixed-flavours"] if lacks or _of_environment(scene, proved) else []))
     yield CAUSE.finding(text, grounds, evidence, _fixes(scene), explains, what=what, why=_why(scene))
+
+
+def _is_another_fault(scene: Scene, weak: Match | None) -> bool:
+    """Whether a weak message comes from a machine without a GPU, or from a container that sees none."""
+    if scene.machine.gpus == ():
+        return True
+    # Images for GPUs contain a CUDA build.
+    inferred = weak is not None and weak.signature.id == "infer-device"
+    return inferred and scene.torch is None and scene.in_container
 
 
 def _is_jax(scene: Scene) -> bool:
@@ -172,7 +188,7 @@ _JAX_BY_CONDA = re.compile(r"\b(?:conda|mamba) (?:create|install)\b[^\n|&;]{0,20
 
 def _fixes(scene: Scene) -> tuple[Fix, ...]:
     if _is_jax(scene):
-        asked = (CAUSE.fix("jax-conda"),) if _JAX_BY_CONDA.search(scene.report.text) else ()
+        asked = (CAUSE.fix("jax-conda", usual=scene.usual_cuda),) if _JAX_BY_CONDA.search(scene.report.text) else ()
         return (*asked, CAUSE.fix("jax"), CAUSE.fix("jax-absent"))
     by_conda = conda_remedies(scene) if scene.first("cpu-conda") or scene.by_conda else ()
     if jetson := jetson_remedies(scene):
@@ -180,7 +196,7 @@ def _fixes(scene: Scene) -> tuple[Fix, ...]:
     found = replacements(scene)
     if not by_conda:
         return found
-    cuda = (scene.driver.cuda if scene.driver else None) or "12.9"
+    cuda = (scene.driver.cuda if scene.driver else None) or scene.usual_cuda
     # conda solves for the host it runs on: without a driver there it takes the CPU build again.
     blind = led_by(CAUSE.words("blind"), by_conda[0])
     return (*by_conda, Fix(blind.text, f"CONDA_OVERRIDE_CUDA={cuda} {by_conda[0].command}"), *found)

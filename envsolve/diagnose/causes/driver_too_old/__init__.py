@@ -54,7 +54,7 @@ def _says_unavailable(scene: Scene) -> bool:
 
 
 def _fixes(scene: Scene) -> tuple[Fix, ...]:
-    driver = driver_running(scene, scene.toolkit) if scene.toolkit else None
+    driver = driver_running(scene, scene.toolkit) if scene.toolkit else _newest_driver(scene)
     # A container that was started without GPUs sees no driver at all, which the runtime calls too old.
     blind = scene.in_container and not scene.driver and not scene.mentions("--gpus", "--nv", "nvidia.com/gpu")
     hidden = [CAUSE.fix("container")] if blind else []
@@ -63,6 +63,12 @@ def _fixes(scene: Scene) -> tuple[Fix, ...]:
     found = [*hidden, *replacements(scene, variants=variants), with_another_python(scene), _cudatoolkit(scene), driver]
     known = tuple(filter(None, found))
     return known if len(known) > len(hidden) else (*known, CAUSE.fix("other-build"))
+
+
+def _newest_driver(scene: Scene) -> Fix | None:
+    """The driver for the newest CUDA family that the GPUs' drivers run: it runs all older families as well."""
+    majors = sorted({toolkit.cuda_version.major for toolkit in scene.catalogue.toolkits}, reverse=True)
+    return next(filter(None, (driver_running(scene, f"{major}.0") for major in majors)), None)
 
 
 def _of_older_families(scene: Scene) -> list[str]:

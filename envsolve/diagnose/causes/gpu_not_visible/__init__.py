@@ -47,7 +47,7 @@ def is_mig(scene: Scene) -> bool:
     return (
         any(gpu.mig for gpu in scene.machine.gpus or ())
         or _PROFILE.search(scene.report.text) is not None
-        or scene.mentions("mig devices:", "mig-gpu-")
+        or scene.mentions("mig devices:", "mig-gpu-", "multi-instance gpu")
     )
 
 

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from envsolve.binaries.names import LIBRARY_FILE, is_toolkit_package
 from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
@@ -25,6 +26,7 @@ from envsolve.diagnose.model import Finding, Fix, Grounds, shown
 from envsolve.diagnose.rebuilding import extension_named, importer
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.diagnose.tool_fixes import with_libraries
 from envsolve.environment.model import (
     Distribution,
     Environment,
@@ -66,6 +68,9 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("sublibrary", Grounds.STATED, lines(match), one_cudnn(scene))
     if match := CAUSE.first(scene, "dll-dependency"):
         yield _of_dependency(scene, match)
+    if match := CAUSE.first(scene, "onnxruntime"):
+        by_dll = [_of_onnxruntime(scene, windows=True)]
+        yield CAUSE.finding("onnxruntime", Grounds.STATED, lines(match), by_dll)
     if match := CAUSE.first(scene, "windows-dll"):
         yield _of_torchs_dll(scene, match)
     if match := CAUSE.first(scene, "tensorflow"):
@@ -227,8 +232,9 @@ def _of_several(scene: Scene, program: str, library: str, soname: str) -> Fix | 
     return None
 
 
-def _of_onnxruntime(scene: Scene) -> Fix:
-    return CAUSE.fix("onnxruntime-libraries" if scene.os == "windows" else "onnxruntime-path")
+def _of_onnxruntime(scene: Scene, *, windows: bool) -> Fix:
+    package = with_libraries(scene, "onnxruntime-gpu") or "onnxruntime-gpu[cuda,cudnn]"
+    return CAUSE.fix("onnxruntime-libraries" if windows else "onnxruntime-path", package=package)
 
 
 def _program_fixes(scene: Scene, program: str, match: Match) -> Iterator[Fix]:
@@ -244,20 +250,39 @@ def _program_fixes(scene: Scene, program: str, match: Match) -> Iterator[Fix]:
         yield CAUSE.fix("program-release", **values)
         return
     if program == "onnxruntime":
-        yield _of_onnxruntime(scene)
+        yield _of_onnxruntime(scene, windows=scene.os == "windows")
         return
     command = CAUSE.file.words.get(program)
     if command and program == "cupy":
-        driver = CudaVersion.parse(scene.driver.cuda).major if scene.driver and scene.driver.cuda else 99
-        wheels = [name for name in scene.report.installed if name.startswith("cupy-cuda")]
-        names = " ".join(wheels) or "cupy-cuda11x cupy-cuda12x cupy-cuda13x"
-        command = command.format(installed=names, major=min(max(int(soname), 11), driver))
+        if _brings(scene, soname):
+            yield CAUSE.fix("torch-libraries", library=f"{library}.so.{soname}", program=program, major=soname)
+        command = _of_cupy(scene, command, int(soname))
     known = dict(line.split(" ", 1) for line in CAUSE.file.words["library-wheels"].split("; "))
     wheel = known.get(f"{library.lower()}.so.{soname}")
     if wheel and not command and scene.os != "windows":
         yield CAUSE.fix("library-wheel", program=program, wheels=wheel, library=f"{library}.so.{soname}")
     else:
         yield CAUSE.fix("program" if command else "program-build", program=program, command=command)
+
+
+def _of_cupy(scene: Scene, command: str, major: int) -> str:
+    """The command that replaces CuPy's wheels by the one for a CUDA major that the driver runs."""
+    driver = CudaVersion.parse(scene.driver.cuda).major if scene.driver and scene.driver.cuda else 99
+    wheels = [name for name in scene.report.installed if name.startswith("cupy-cuda")]
+    names = " ".join(wheels) or "cupy-cuda11x cupy-cuda12x cupy-cuda13x"
+    return command.format(installed=names, major=min(max(major, 11), driver))
+
+
+#: The first torch whose wheels require NVIDIA's wheels of all CUDA libraries.
+_WITH_WHEELS = Version("2.0")
+
+
+def _brings(scene: Scene, major: str) -> bool:
+    """Whether the wheels that torch requires include the libraries of a CUDA major."""
+    torch = scene.torch
+    if torch is None or torch.version is None or torch.cuda is None or scene.by_conda or scene.os == "windows":
+        return False
+    return Version(torch.version) >= _WITH_WHEELS and torch.cuda.partition(".")[0] == major
 
 
 def _numpy_installed(environment: Environment) -> Iterator[Finding]:

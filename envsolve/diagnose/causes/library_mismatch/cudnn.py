@@ -13,6 +13,7 @@ from envsolve.diagnose.fixes import led_by, pair_with, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, shown
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.diagnose.tool_fixes import image_with_cudnn
 from envsolve.environment.model import release
 
 CAUSE = Cause("library-mismatch")
@@ -84,6 +85,8 @@ def of_cudnn8(scene: Scene, match: Match) -> Finding:
 
 def for_cudnn8(scene: Scene) -> Iterator[Fix]:
     """A release of the program for cuDNN 9, then a cuDNN 8 for this one."""
+    if image := image_with_cudnn(scene, "8"):
+        yield image
     if scene.mentions("ctranslate2", "whisper", "transcri"):
         yield CAUSE.fix("ctranslate2")
     if scene.mentions("onnxruntime"):

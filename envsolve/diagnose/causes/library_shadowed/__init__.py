@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -27,7 +28,10 @@ CAUSE = Cause.of(__name__)
 def from_report(scene: Scene) -> Iterator[Finding]:
     """A symbol or a version that the loaded copy lacks."""
     match = CAUSE.first(scene)
-    if match and wheels_of_two_majors(scene, match) is None and own_is_older(scene, match) is None:
+    local = _OF_TOOLKIT.search(scene.report.text) if match and match.signature.id == "jax-older-library" else None
+    if match and local:
+        yield _of_jaxlib(match, local)
+    elif match and wheels_of_two_majors(scene, match) is None and own_is_older(scene, match) is None:
         yield _shadowed(scene, match)
     if match := CAUSE.first(scene, "libstdcxx"):
         fixes = (CAUSE.fix("own-libstdcxx"), CAUSE.fix("newer-libstdcxx"))
@@ -107,6 +111,13 @@ def off_the_path(environment: Environment, directories: Collection[str]) -> Iter
     yield CAUSE.fix("start-up-file")
 
 
+def _of_jaxlib(match: Match, local: re.Match[str]) -> Finding:
+    """A jaxlib without libraries of its own, which the machine's toolkit is too old for."""
+    missing = CAUSE.words("built", built=match.groups["built"], found=match.groups["found"])
+    fixes = [CAUSE.fix("jax-wheels", **local.groupdict())]
+    return CAUSE.finding("toolkits", Grounds.STATED, lines(match), fixes, missing=missing, cuda=local["cuda"])
+
+
 def _shadowed(scene: Scene, match: Match) -> Finding:
     path = shown_variable(scene, "LD_LIBRARY_PATH")
     missing = match.group("symbol", "library") or ""
@@ -126,6 +137,10 @@ def _shadowed(scene: Scene, match: Match) -> Finding:
         fixes = [CAUSE.fix("nccl", pin=next(iter(pins), "nvidia-nccl-cu12")), fixes[0]]
     grounds = Grounds.CONFIRMED if path else Grounds.STATED
     return CAUSE.finding("shadowed", grounds, (*lines(match), *path), fixes, missing=missing)
+
+
+#: A jaxlib that has no libraries of its own: it loads those of a toolkit on the machine.
+_OF_TOOLKIT = re.compile(r"jaxlib==?(?P<version>0\.\d{1,2}\.\d{1,2})\+cuda(?P<cuda>1[12])\.cudnn\d\d")
 
 
 #: The first cuDNN that programs for CUDA 12 are built with: JAX and TensorFlow for CUDA 11 have an older one.

@@ -15,6 +15,7 @@ from envsolve.diagnose.fixes import (
     companions_for_torch,
     for_torch_at_hand,
     installer,
+    jetson_remedies,
     pair_with,
     release_for,
     replacements,
@@ -104,7 +105,21 @@ def _of_sglang(scene: Scene, match: Match) -> Iterator[Fix]:
         if found := next(filter(None, pairs), None):
             yield found
     release = public(scene.report.installed, "sglang")
-    yield CAUSE.fix("sgl-kernel", release=f"=={release}" if release else "")
+    yield CAUSE.fix("sgl-kernel", **_of_release(scene, release))
+
+
+#: The first release of SGLang that requires torch and its kernels without an extra.
+_WITHOUT_EXTRA = Version("0.5.5")
+
+
+def _of_release(scene: Scene, release: str | None) -> dict[str, str]:
+    """How SGLang is requested, and uv's option for its torch if the default index's one lacks code for the GPU."""
+    if release is None:
+        return {"release": "", "backend": ""}
+    extra = "[all]" if Version(release) < _WITHOUT_EXTRA else ""
+    # Up to SGLang 0.5.5 its torch is 2.8 or older, which the default index has for CUDA 12.8 at most.
+    new = extra and any(gpu.cc and gpu.cc.major >= 10 for gpu in scene.gpus)
+    return {"release": f"{extra}=={release}", "backend": "--torch-backend cu128 " if new else ""}
 
 
 def _of_bitsandbytes(scene: Scene, match: Match) -> Iterator[Fix]:
@@ -299,6 +314,9 @@ def _fixes(scene: Scene, torch: Torch, name: str) -> Iterator[Fix]:
         return
     if other := of_other_vendor(scene, name):
         yield other
+        return
+    if scene.is_jetson:
+        yield from jetson_remedies(scene)
         return
     exact = SpecifierSet(f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else ""))
     version = public(scene.report.installed, name)

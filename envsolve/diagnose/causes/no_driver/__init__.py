@@ -115,14 +115,34 @@ def _without_gpus(scene: Scene) -> Iterator[Finding]:
 
 
 def _container(scene: Scene) -> Iterator[Fix]:
+    desktop = scene.os == "windows" or scene.mentions("docker desktop", "docker:desktop", "libnvidia-ml.so.1")
+    install = system_install(scene, inside=False)
+    unknown = scene.mentions("select device driver")  # Docker's own words if GPUs were requested without the toolkit
+    name = "container-toolkit-missing" if unknown else "container-toolkit"
+    toolkit = CAUSE.fix(name, source=_toolkit_source(scene, install), install=install)
     if scene.mentions("invalid runtime name"):
         yield CAUSE.fix("runtime")
+    elif scene.mentions("podman"):
+        yield CAUSE.fix("podman")
+    elif unknown:
+        yield from [] if desktop else [toolkit]
+    elif scene.mentions("docker stack", "swarm"):
+        yield CAUSE.fix("swarm")
+    elif scene.mentions("docker-compose", "docker compose", "compose.y"):
+        yield CAUSE.fix("compose")
     else:
-        yield CAUSE.fix("podman" if scene.mentions("podman") else "docker")
-    if scene.os == "windows" or scene.mentions("docker desktop", "docker:desktop", "libnvidia-ml.so.1"):
+        yield CAUSE.fix("docker")
+    if desktop:
         yield CAUSE.fix("desktop")
-    yield CAUSE.fix("container-toolkit", install=system_install(scene, inside=False))
+    yield from [toolkit] if desktop or not unknown else []
     yield CAUSE.fix("host-driver")
+
+
+def _toolkit_source(scene: Scene, install: str) -> str:
+    """The command that adds NVIDIA's repository of the toolkit, which no distribution includes."""
+    if "pacman" in install:
+        return ""
+    return CAUSE.words("toolkit-dnf" if "dnf" in install else "toolkit-apt") + " "
 
 
 def _host(scene: Scene) -> Iterator[Fix]:

@@ -130,8 +130,8 @@ def _knowing_fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: li
 
 
 def _for_driver(scene: Scene, knowing: Sequence[Toolkit]) -> str | None:
-    """Without torch, the newest toolkit that the driver supports in full; of an unknown driver, one of CUDA 12."""
-    have = CudaVersion.parse(scene.driver.cuda if scene.driver and scene.driver.cuda else "12.9")
+    """Without torch, the newest toolkit that the driver supports in full; of an unknown driver, the usual one."""
+    have = CudaVersion.parse(scene.driver.cuda if scene.driver and scene.driver.cuda else scene.usual_cuda)
     return next((t.version for t in reversed(knowing) if t.cuda_version <= have), None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
+from envsolve.diagnose.causes._shared import Cause, driver_text, gpu_names, lines, torch_evidence
 from envsolve.diagnose.causes.nvcc_missing import nvcc_fixes
 from envsolve.diagnose.fixes import replacements, with_another_python
 from envsolve.diagnose.model import Finding, Grounds
@@ -43,8 +43,11 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         fixes = [another] if another else replacements(scene)
         yield CAUSE.finding("gpu", Grounds.CONFIRMED, evidence, fixes, torch=torch, gpus=gpu_names(gpus))
     else:
-        fixes = nvcc_fixes(scene, torch)
-        yield CAUSE.finding("mismatch", Grounds.CONFIRMED, evidence, fixes, torch=torch, nvcc=nvcc_used(scene, match))
+        # An nvcc does not help a torch that the driver does not run.
+        refused = scene.driver is not None and scene.fit(torch).reason.ok is False
+        fixes = [*(replacements(scene) if refused else ()), *nvcc_fixes(scene, torch)]
+        values = {"torch": torch, "nvcc": nvcc_used(scene, match), "driver": driver_text(scene)}
+        yield CAUSE.finding("driver" if refused else "mismatch", Grounds.CONFIRMED, evidence, fixes, **values)
 
 
 def _too_old(scene: Scene, match: Match) -> Finding:

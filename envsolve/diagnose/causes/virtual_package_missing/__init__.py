@@ -37,7 +37,7 @@ def _cuda(scene: Scene) -> str:
     # The host that solves has no driver, so the request itself is the next best source.
     requested = _CUDA.search(scene.report.text)
     if requested is None:
-        return "12.9"
+        return scene.usual_cuda
     major, minor = requested[1] or requested[3], requested[2] or requested[4]
     known = [t.version for t in scene.catalogue.toolkits if t.version.startswith(f"{major}.")]
     return f"{major}.{minor}" if minor else str(CudaVersion.parse((known or [f"{major}.0"])[-1]))

@@ -1,0 +1,160 @@
+"""First fixes that a person can carry out as they are printed: the tool, the place and the version fit the report."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.diagnose.reports import assert_a_fix
+
+_PROVIDER = (
+    "[E:onnxruntime:Default, provider_bridge_ort.cc:1546 TryGetProviderInfo_CUDA] FAIL : Failed to load library "
+    "libonnxruntime_providers_cuda.so with error: libcublasLt.so.12: cannot open shared object file"
+)
+_CUPY = "CuPy failed to load libnvrtc.so.12: OSError: libnvrtc.so.12: cannot open shared object file"
+_DEEPSPEED = (
+    "CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 11.7 does not match the version torch was "
+    "compiled with 12.1, unable to compile cuda/cpp extensions without a matching cuda version."
+)
+_TORCHCODEC = (
+    "RuntimeError: Could not load libtorchcodec. The PyTorch version (2.6.0+cu124) is not compatible\n"
+    "libavutil.so.59: cannot open shared object file: No such file or directory\n"
+    "libavutil.so.58: cannot open shared object file: No such file or directory\n"
+    "libavutil.so.57: cannot open shared object file: No such file or directory\n"
+    "[end of libtorchcodec loading traceback].\n"
+)
+_RUNTIME_35 = "CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version"
+#: The report, the cause that comes first, and what its first fix says or runs.
+KINDS = {
+    "onnxruntime beside a driver of CUDA 12": (
+        f"Driver Version: 550.54.14\n{_PROVIDER}",
+        "library-mismatch",
+        r'pip install -U "onnxruntime-gpu\[cuda,cudnn\]>=1\.21,<1\.27" && export LD_LIBRARY_PATH',
+    ),
+    "onnxruntime beside a driver of CUDA 13": (
+        f"Driver Version: 580.95.05\n{_PROVIDER}",
+        "library-mismatch",
+        r'pip install -U "onnxruntime-gpu\[cuda,cudnn\]>=1\.27"',
+    ),
+    "both packages of onnxruntime in a project of uv": (
+        "$ uv add onnxruntime-gpu onnxruntime\n$ uv run python\n['AzureExecutionProvider', 'CPUExecutionProvider']",
+        "cpu-build",
+        r"uv remove onnxruntime && uv add \"onnxruntime-gpu\S+ && uv sync --reinstall-package onnxruntime-gpu",
+    ),
+    "cupy beside the wheels of torch": (
+        f"torch 2.2.0+cu121\n{_CUPY}",
+        "library-mismatch",
+        r"export LD_LIBRARY_PATH=\$\(python",
+    ),
+    "cupy beside a torch of another CUDA": (f"torch 2.2.0+cu118\n{_CUPY}", "library-mismatch", r"cupy-cuda12x\[ctk\]"),
+    "cupy in ComfyUI's portable package": (
+        "ComfyUI_windows_portable\nRuntimeError: CuPy failed to load nvrtc64_120_0.dll: FileNotFoundError: Could not "
+        "find module 'nvrtc64_120_0.dll' (or one of its dependencies).",
+        "library-mismatch",
+        r"\.\\python_embeded\\python\.exe -s -m pip install \"cupy-cuda12x\[ctk\]\"",
+    ),
+    "a system's nvcc without any Python": (
+        "building ggml-cuda with nvcc -arch=compute_86...\nnvcc fatal   : Value 'compute_86' is not defined for option "
+        "'gpu-architecture'\n/usr/bin/nvcc: returned nonzero exit status",
+        "nvcc-arch-unknown",
+        r"cuda-keyring\S+ && sudo dpkg -i .*cuda-minimal-build-12-\d && export CUDA_HOME=\S+ PATH=/usr/local/cuda-12",
+    ),
+    "CMake that is too old for native": (
+        "cmake -DCMAKE_CUDA_ARCHITECTURES=native ..\nnvcc fatal   : Unsupported gpu architecture 'compute_'",
+        "arch-list-unset",
+        r"CMAKE_CUDA_ARCHITECTURES=\"\$\(nvidia-smi --query-gpu=compute_cap",
+    ),
+    "GPUs requested of a Docker without the toolkit": (
+        '$ docker run --gpus all nvidia/cuda:12.4.1-base-ubuntu22.04 nvidia-smi\ncould not select device driver "" with'
+        " capabilities: [[gpu]]",
+        "no-driver",
+        r"nvidia-container-toolkit\.list.*apt-get install -y nvidia-container-toolkit && sudo nvidia-ctk",
+    ),
+    "vLLM's image in a swarm": (
+        "docker stack deploy -c vllm.yml llm\nimage: vllm/vllm-openai:a\nRuntimeError: Failed to infer device type",
+        "no-driver",
+        "nvidia-ctk runtime configure --runtime=docker --set-as-default",
+    ),
+    "vLLM's image in a compose file": (
+        "docker compose up\nimage: vllm/vllm-openai:latest\nRuntimeError: Failed to infer device type",
+        "no-driver",
+        r"reservations: \{devices: \[\{driver: nvidia",
+    ),
+    "a Python that runs in a container": (
+        "> docker exec runner /opt/env/bin/python -c \"import torch; print('torch:', torch.__version__)\"\n"
+        "torch: 2.11.0+cpu\nRuntimeError: Failed to infer device type",
+        "cpu-build",
+        r"docker exec runner /opt/env/bin/python -m pip install torch==2\.11\.0\+cu",
+    ),
+    "an nvcc and a driver for CUDA 11": (
+        f"{_DEEPSPEED}\n| NVIDIA-SMI 515.65.01    Driver Version: 515.65.01    CUDA Version: 11.7     |\n"
+        "|   0  NVIDIA A100-SXM...  On   | 00000000:10:00.0 Off |                    0 |",
+        "nvcc-torch-mismatch",
+        r"pip install torch==\S+\+cu118",
+    ),
+    "an nvcc for CUDA 11": (_DEEPSPEED, "nvcc-torch-mismatch", r"export CUDA_HOME=/usr/local/cuda-12\.1"),
+    "torchcodec without a library for FFmpeg 4": (_TORCHCODEC, "library-mismatch", r'"ffmpeg>=5,<8"'),
+    "an unknown program on an old driver of Ubuntu": (
+        f"Ubuntu 22.04\nDriver Version: 450.80.02\n{_RUNTIME_35}",
+        "driver-too-old",
+        r"sudo ubuntu-drivers install nvidia:580 && sudo reboot",
+    ),
+    "an unknown program on an old driver": (_RUNTIME_35, "driver-too-old", r"Install NVIDIA driver 580\.65\.06"),
+    "a nightly torch beside SGLang on Blackwell": (
+        "GPU 0: NVIDIA GeForce RTX 5080\nPyTorch: 2.9.0.dev20250722+cu128\nsglang: 0.4.9.post2\n"
+        "ImportError: /v/lib/python3.10/site-packages/sgl_kernel/common_ops.abi3.so: undefined symbol: "
+        "_ZN3c104cuda9SetDeviceEa",
+        "mixed-flavours",
+        r'--torch-backend cu128 "sglang\[all\]==0\.4\.9\.post2"',
+    ),
+    "torchvision for servers on a Jetson": (
+        "Jetson Orin Nano (JetPack 6.2)\ntorch 2.5.0a0+872d972e41.nv24.08\ntorchvision 0.20.0\n"
+        "NotImplementedError: Could not run 'torchvision::nms' with arguments from the 'CUDA' backend.",
+        "mixed-flavours",
+        r"torch torchvision --index-url https://pypi\.jetson-ai-lab\.io/jp6",
+    ),
+    "JetPack 5": (
+        "NVIDIA Jetson AGX Orin\nJetPack Version: 5.1.2\nPython 3.10\n>>> print(torch.cuda.is_available())\nFalse",
+        "cpu-build",
+        r"python3\.8 -m pip install \S+nv23\.06-cp38-cp38-linux_aarch64\.whl",
+    ),
+    "jaxlib of a toolkit": (
+        "pip install jax==0.4.23 jaxlib==0.4.23+cuda11.cudnn86 -f https://storage.googleapis.com/jax-releases/\n"
+        "Unable to initialize backend 'cuda': Found cuSOLVER version 11002, but JAX was built against version 11401, "
+        "which is newer.",
+        "library-shadowed",
+        r'pip install "jax\[cuda11_pip\]==0\.4\.23" -f \S+ && unset LD_LIBRARY_PATH',
+    ),
+    "CMake without nvcc on its path": (
+        "$ sudo cmake . -B build\nCMake Error: CMAKE_CUDA_ARCHITECTURES must be valid if set.",
+        "nvcc-missing",
+        r"CUDACXX=/usr/local/cuda/bin/nvcc",
+    ),
+    "an image without cuDNN 8": (
+        "FROM nvidia/cuda:12.2.2-runtime-ubuntu22.04\nRUN pip3 install faster-whisper ctranslate2==4.4.0\n"
+        "Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object",
+        "library-mismatch",
+        r"sed -i 's\|\S+\|nvidia/cuda:12\.2\.2-cudnn8-runtime-ubuntu22\.04\|' Dockerfile",
+    ),
+    "Visual C++'s runtime": (
+        "ImportError: DLL load failed: VCRUNTIME140_1.dll was not found\nWindows 10, onnxruntime 1.10",
+        "library-mismatch",
+        "winget install --id Microsoft.VCRedist",
+    ),
+    "Visual C++'s runtime of conda": (
+        "(base) C:\\ProgramData\\Anaconda3> python\nImportError: DLL load failed while importing "
+        "onnxruntime_pybind11_state: A dynamic link library (DLL) initialization routine failed.",
+        "library-mismatch",
+        r'conda install -c conda-forge "vc14_runtime',
+    ),
+    "several MIG instances of a job": (
+        "My HPC uses multi-instance GPU (MIG), booked with slurm (--gres=gpu:3).\n[error] Invalid CUDA device index "
+        '"1" from device string ,1,2, there are 1 visible CUDA devices.',
+        "gpu-not-visible",
+        "export CUDA_VISIBLE_DEVICES=",
+    ),
+}
+
+
+@pytest.mark.parametrize(("log", "cause", "fix"), list(KINDS.values()), ids=list(KINDS))
+def test_the_first_fix_can_be_carried_out(log: str, cause: str, fix: str) -> None:
+    assert_a_fix(log, cause, fix, slice(1))
