@@ -17,9 +17,8 @@ from envsolve.rules.nvidia.code import cuda_in_name
 from envsolve.rules.nvidia.driver import can_exist, compat_releases, compat_serves
 from envsolve.rules.verdict import Level
 from envsolve.solve.candidate_selector import CandidateSelector
-from envsolve.solve.claims import cuda_excluded
 from envsolve.solve.family import Family, Option
-from envsolve.solve.limits import Fleet, Limit, Limits, best_of, best_under, loosened, without_variant
+from envsolve.solve.limits import Fleet, Limit, Limits, best_of, best_under, cuda_excluded, loosened, without_variant
 from envsolve.solve.outcome import Fix
 from envsolve.values import ComputeCapability, DriverVersion
 

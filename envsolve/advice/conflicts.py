@@ -26,9 +26,8 @@ from envsolve.machine.model import Platform
 from envsolve.packages.requirements import Need
 from envsolve.rules.platform import SYSTEMS, admits_python, same_system
 from envsolve.solve.candidate_selector import CandidateSelector, parsed
-from envsolve.solve.claims import cuda_excluded, gpu_excluded
 from envsolve.solve.family import Family, Option
-from envsolve.solve.limits import Limit, Limits, best_under, limits_of
+from envsolve.solve.limits import Limit, Limits, best_under, cuda_excluded, gpu_excluded, limits_of
 from envsolve.solve.needs import ClaimNeed, PackageNeed, PythonNeed
 from envsolve.solve.outcome import Conflict, ConflictFact, Fix
 from envsolve.solve.pins import Cause
@@ -194,10 +193,11 @@ def conflict_report(
         facts += map(ConflictFact, about.facts)
         failures += about.failures
         fixes += proved_siblings(about.fixes, roots, trials)
-    fixes += [*relaxed, *_lacking(newest, family, selector), *_older_pythons(newest, family)]
-    for text, ways in _about_python(newest, family, selector):
-        facts.append(ConflictFact(text))
-        fixes += ways
+    fixes += [*relaxed, *_lacking(newest, family, selector)]
+    for about in (*_older_modules(newest, family), *_about_python(newest, family, selector)):
+        facts += map(ConflictFact, about.facts)
+        failures += about.failures
+        fixes += about.fixes
     # A package that has no build here may have sent the solver back through all versions of what needs it.
     for name in family.barren:
         failures += failing(name, SpecifierSet(), family)
@@ -206,9 +206,15 @@ def conflict_report(
     return Conflict((*facts, *failures), tuple(dict.fromkeys(fixes)))
 
 
-def _about_python(
-    newest: Sequence[Cause], family: Family, selector: CandidateSelector
-) -> Iterator[tuple[str, Sequence[Fix]]]:
+class _About(msgspec.Struct):
+    """The conflict's text on one package."""
+
+    facts: list[str]
+    failures: list[ConflictFact]
+    fixes: list[Fix]
+
+
+def _about_python(newest: Sequence[Cause], family: Family, selector: CandidateSelector) -> Iterator[_About]:
     """The requirement that excludes the environment's Python, if one does, and the Pythons that all of them allow."""
     needed = [cause.need.requires_python for cause in newest if isinstance(cause.need, PythonNeed)]
     if needed:
@@ -216,15 +222,7 @@ def _about_python(
         own = environment.full_version if environment.is_exact else environment.python
         allowed = [p for p in family.pythons if all(admits_python(required, p) for required in needed)]
         ways = [use_python(allowed, "")] if allowed else []
-        yield f"the environment's Python is {own}", ways
-
-
-class _About(msgspec.Struct):
-    """The conflict's text on one package."""
-
-    facts: list[str]
-    failures: list[ConflictFact]
-    fixes: list[Fix]
+        yield _About([f"the environment's Python is {own}"], [], ways)
 
 
 def _about_package(
@@ -248,14 +246,19 @@ def _about_package(
     return about
 
 
-def _older_pythons(newest: Sequence[Cause], family: Family) -> Iterator[Fix]:
+def _older_modules(newest: Sequence[Cause], family: Family) -> Iterator[_About]:
     """The Pythons with builds of an older module that a package is made for: ``torchvision<0.17`` beside basicsr."""
-    for need in (cause.need for cause in newest if isinstance(cause.need, ClaimNeed)):
-        module = parsed(need.key)
-        if module and module.specifier and family.follows_torch(module.name):
-            asked = {module.name: module.specifier}
-            found = [p for p in family.pythons if any(True for _ in replace(family, python=p).pairings(asked))]
-            yield from (use_python(found, f"{need.key} is published for it"),) if found else ()
+    for key in dict.fromkeys(cause.need.key for cause in newest if isinstance(cause.need, ClaimNeed)):
+        module = parsed(key)
+        if module is None or not module.specifier or not family.follows_torch(module.name):
+            continue
+        asked = {module.name: module.specifier}
+        found = [p for p in family.pythons if any(True for _ in replace(family, python=p).pairings(asked))]
+        if not found:
+            yield _About([], [*failing(module.name, module.specifier, replace(family, python=None))], [])
+        elif family.python not in found:
+            fact = f"no {key} that runs here is published for Python {family.python}"
+            yield _About([fact], [], [use_python(found, f"{key} is published for it")])
 
 
 def _lacking(newest: Sequence[Cause], family: Family, selector: CandidateSelector) -> Iterator[Fix]:

@@ -75,6 +75,7 @@ def unsolvable(
     family: Family,
     selector: CandidateSelector,
     constraints: Mapping[str, SpecifierSet],
+    proved: bool,
 ) -> Conflict:
     """The conflict behind a failed solve: between the machine and the torch family, otherwise among the packages.
 
@@ -86,6 +87,8 @@ def unsolvable(
         family: The torch family on the machines.
         selector: The other packages.
         constraints: Constraints on packages, whichever package requires them.
+        proved: Whether changes of the request are solved, which may take 20 s; if not, only such fixes are given
+            that need no solve.
     """
     # Only an impossible plan asks for a reason.
     from envsolve.advice.conflicts import conflict_report, explain
@@ -102,7 +105,7 @@ def unsolvable(
     apart = failure.by_pins and not any(family.owns(cause.need.key) for cause in failure.causes)
     conflict = None if apart else explain(family, limits)
     needs = [need for need in needs if selector.environment.wants(need.requirement.marker)]
-    trials = Trials(solve, needs, failure.causes)
+    trials = Trials(solve, needs, failure.causes, proved=proved)
     if conflict is None:
         return conflict_report(needs, trials, family, selector, constraints)
     relaxed = tuple(relaxations(needs, [fix.relaxes for fix in conflict.remedies if fix.relaxes], family, trials))

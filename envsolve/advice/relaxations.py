@@ -31,9 +31,17 @@ class Trials:
         core: The smallest list of requirements so far that has no answer, with its causes.
     """
 
-    def __init__(self, solve: Solve, needs: Sequence[Need], causes: Sequence[Cause]) -> None:
+    def __init__(self, solve: Solve, needs: Sequence[Need], causes: Sequence[Cause], *, proved: bool = True) -> None:
+        """Prepare.
+
+        Args:
+            solve: Solves needs.
+            needs: The request, which has no answer.
+            causes: Why.
+            proved: Whether to solve at all: without it, nothing is known of any change.
+        """
         self._solve = solve
-        self._budget = Budget(*_ALL)
+        self._budget = Budget(*_ALL) if proved else Budget(most=-1)
         self.core: tuple[Sequence[Need], Sequence[Cause]] = needs, causes
 
     def tried(self, needs: Sequence[Need]) -> Solution | UnsolvableError | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 from msgspec import structs
@@ -89,10 +89,15 @@ _TRIAL = (8.0, 1_500, 3_000)
 
 
 class _Refusal(NamedTuple):
-    """A failed solve; the reason is computed only on demand, since it takes further solves."""
+    """A failed solve.
+
+    Attributes:
+        frame: The plan without packages.
+        why: The reason, computed only on demand: with fixes that further solves have proved, or without these.
+    """
 
     frame: Plan
-    why: Callable[[], Conflict]
+    why: Callable[[bool], Conflict]
 
 
 def make_plan(
@@ -119,6 +124,7 @@ def make_plan(
 
     plans: dict[str, Plan] = {}
 
+    @cache
     def fits(python: str) -> bool | None:
         choice = structs.replace(request, python=python)
         try:
@@ -129,17 +135,18 @@ def make_plan(
             plans[python] = other
         return python in plans
 
-    conflict = answer.why()
-    if not any(fix.unlocks or fix.pythons for fix in conflict.remedies):
-        opened = _answer_about_trees(asked, machines, request, catalogue, client)
-        conflict = opened.why() if opened else conflict
-    conflict = with_proved_pythons(conflict, fits, catalogue.pythons)
-    if plans and _is_free(request, machines):
-        python, plan = next(iter(plans.items()))
-        text = (
-            f"the plan is for Python {python}, since nothing fits with {answer.frame.python}: {conflict.facts[-1].fact}"
-        )
-        return structs.replace(plan, warnings=(PlanWarning("python-chosen", text), *plan.warnings))
+    # If any Python will do, the fixes of the first one are only needed if no other one fits.
+    for proved in (False, True) if _is_free(request, machines) else (True,):
+        conflict = answer.why(proved)
+        if proved and not any(fix.unlocks or fix.pythons for fix in conflict.remedies):
+            opened = _answer_about_trees(asked, machines, request, catalogue, client)
+            conflict = opened.why(True) if opened else conflict
+        conflict = with_proved_pythons(conflict, fits, catalogue.pythons)
+        if plans and _is_free(request, machines):
+            python, plan = next(iter(plans.items()))
+            text = f"the plan is for Python {python}, since nothing fits with {answer.frame.python}"
+            warning = PlanWarning("python-chosen", f"{text}: {conflict.facts[-1].fact}")
+            return structs.replace(plan, warnings=(warning, *plan.warnings))
     return _impossible(answer.frame, conflict)
 
 
@@ -157,7 +164,7 @@ def _answer_about_trees(
     if needs == asked.needs:
         return None
     other = _answer(structs.replace(asked, needs=needs), machines, request, catalogue, client)
-    return other if isinstance(other, _Refusal) else None
+    return None if isinstance(other, Plan) else other
 
 
 def _with_wheels_of_old(plan: Plan, asked: Asked, request: Request, catalogue: Catalogue, client: IndexClient) -> Plan:
@@ -175,11 +182,8 @@ def _with_wheels_of_old(plan: Plan, asked: Asked, request: Request, catalogue: C
     if _is_free(request, plan.machines):
         other = _answer(asked, plan.machines, structs.replace(request, python=python), catalogue, client)
         versions = [{p.name: p.version for p in one.packages} for one in (plan, other) if isinstance(one, Plan)]
-        if (
-            isinstance(other, Plan)
-            and other.status == plan.status
-            and versions[0].get("torch") == versions[1].get("torch")
-        ):
+        same_torch = versions[0].get("torch") == versions[-1].get("torch")
+        if isinstance(other, Plan) and other.status == plan.status and same_torch:
             return other
     names = " and ".join(f"{name} {built[name]}" for name in old)
     text = f"{names}: older than Python {plan.python}, so that the build may fail; there are wheels for {python}"
@@ -224,8 +228,7 @@ def _answer(
         own_catalogue_date=catalogue.own_date,
     )
 
-    refusal = unserved_system(machines) or impossible_machine(judged, facts, catalogue)
-    if refusal is not None:
+    if refusal := unserved_system(machines) or impossible_machine(judged, facts, catalogue):
         return _impossible(frame, refusal)
     environment, *others = environments_of(judged, python)
     files = FamilyFiles(client, catalogue, python)
@@ -238,7 +241,7 @@ def _answer(
     of_family = {n: s & constraints.get(n, SpecifierSet()) for n, s in wanted.items() if family.owns(n)}
     limits = Limits(of_family, request.cuda)
     if not admits_python(asked.requires_python, python):
-        return _Refusal(frame, partial(python_not_allowed, family, limits))
+        return _Refusal(frame, lambda proved: python_not_allowed(family, limits))
     stand_ins = family.stand_ins(wanted)
     digests = digests_of((*asked.needs, *asked.constraints), environment)
     selector = CandidateSelector(

@@ -210,10 +210,10 @@ class NothingFitsError(Exception):
     """The request has no answer.
 
     Attributes:
-        conflict: Why: made only when asked for, since it takes further solves.
+        conflict: Why, made only when asked for: with fixes that further solves have proved, or without these.
     """
 
-    def __init__(self, conflict: Callable[[], Conflict]) -> None:
+    def __init__(self, conflict: Callable[[bool], Conflict]) -> None:
         super().__init__("nothing fits")
         self.conflict = conflict
 

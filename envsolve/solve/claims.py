@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 from resolvelib.structs import build_iter_view
 
@@ -23,16 +24,26 @@ from envsolve.facts.evidence import made_for as wheel_says
 from envsolve.facts.files import WHEEL_NAMES
 from envsolve.machine.model import Machine
 from envsolve.rules.nvidia import Facts
-from envsolve.rules.nvidia.code import TRITON, cuda_in_name, cuda_suffix
-from envsolve.rules.nvidia.driver import DriverFit, driver_runs, lifted
+from envsolve.rules.nvidia.code import TRITON, cuda_suffix
+from envsolve.rules.nvidia.driver import driver_runs, lifted
 from envsolve.rules.platform import assumed
-from envsolve.solve.candidate_selector import only_for
+from envsolve.solve.candidate_selector import only_for, parsed
 from envsolve.solve.family import Family
-from envsolve.solve.needs import CUDA_MAJOR, AnyCandidate, AnyNeed, Candidate, ClaimNeed, PackageNeed, VariantNeed
+from envsolve.solve.needs import (
+    CUDA_MAJOR,
+    AnyCandidate,
+    AnyNeed,
+    Candidate,
+    ClaimNeed,
+    LimitNeed,
+    PackageNeed,
+    VariantNeed,
+)
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
-from envsolve.values import Arch, ComputeCapability
+from envsolve.values import ComputeCapability
 
 _NO_PART = "no build with it runs on these machines"
+_MADE_FOR_IT = "what is made for it"  # holds the claim to a module within the limits of a package
 
 if TYPE_CHECKING:
     from envsolve.solve.provider import Provider
@@ -63,12 +74,28 @@ def claims_of(candidate: Candidate, family: Family) -> Iterator[ClaimNeed]:
     for one in (one for one in against if one.package == name):
         limit = f"{one.module}{one.module_versions}"
         if SpecifierSet(one.versions).contains(version, prereleases=True):
-            yield ClaimNeed("what is made for it", limit, f"is made for {limit}")
+            yield ClaimNeed(_MADE_FOR_IT, limit, f"is made for {limit}")
     # Two claims on the same key with different holders exclude each other: that is how "compiled against NumPy 1"
     # becomes an ordinary conflict for the solver, with a chain of reasons.
     for older in dict.fromkeys(one.module_versions for one in against if one.module == name):
         if not SpecifierSet(older).contains(version, prereleases=True):
-            yield ClaimNeed("others", f"{name}{older}", f"is not {name}{older}")
+            yield others_than(f"{name}{older}")
+
+
+def limits_among(claims: Iterable[tuple[ClaimNeed, Candidate]]) -> Iterator[LimitNeed]:
+    """The limits on modules of an answer that packages beside them are made for, and that the modules do not meet."""
+    together: dict[str, dict[str, Candidate]] = {}
+    for claim, candidate in claims:
+        together.setdefault(claim.key, {}).setdefault(claim.holder, candidate)
+    for key, holders in together.items():
+        if _MADE_FOR_IT in holders and len(holders) > 1 and (module := parsed(key)):
+            name = canonicalize_name(module.name)
+            yield LimitNeed(name, None, module.specifier, None, key, holders[_MADE_FOR_IT].label)
+
+
+def others_than(limit: str) -> ClaimNeed:
+    """The claim that a module is not within limits that packages are made for."""
+    return ClaimNeed("others", limit, f"is not {limit}")
 
 
 def made_for(name: str, url: str, family: Family) -> Iterator[AnyNeed]:
@@ -122,7 +149,7 @@ def settled(
             # Below 1.0 the second number is what projects raise for an incompatible change.
             oldest = ".".join(map(str, version.release[: 1 if version.major else 2]))
             at_least = SpecifierSet(f">={oldest}")
-            yield PackageNeed(need.name, need.extra, at_least, None, f"{need.name}{at_least}", need.origin)
+            yield LimitNeed(need.name, need.extra, at_least, None, f"{need.name}{at_least}", need.origin)
 
 
 # Of how many versions the metadata is read to learn what all of them need.
@@ -334,38 +361,6 @@ def _gpu_parts(package: str, version: str, catalogue: Catalogue) -> Iterator[Gpu
 
 def _ask_for(part: GpuPart) -> str | None:
     return "; ".join(filter(None, (f"ask for {part.ask}" if part.ask else None, part.note))) or None
-
-
-def cuda_excluded(name: str, family: Family) -> DriverFit | None:
-    """Why a machine runs nothing of the CUDA major in the name of a package; None if neither driver nor GPU says so.
-
-    A GPU that is newer than the CUDA may run PTX of the package; one that the CUDA dropped runs nothing of it.
-    """
-    major, facts = cuda_in_name(name), family.facts
-    first = next((one for one in facts.toolkits if major and one.version.startswith(f"{major}.")), None)
-    for machine in family.machines if first else ():
-        system, driver = machine.platform.os if machine.platform else None, lifted(machine, facts.forward)
-        fit = driver_runs(f"{major}.0", driver, system, facts.toolkits, facts.floors)
-        for cc in (gpu.cc for gpu in machine.gpus or () if gpu.cc):
-            if fit.reason.ok is False:
-                return fit
-            if first and cc < Arch.parse(first.archs[0]).cc:
-                return DriverFit(facts.libraries_serve(first.version, cc), None, None)
-    return None
-
-
-def gpu_excluded(name: str, version: Version, family: Family) -> str | None:
-    """Why a release does not support a GPU of the machines, by its documentation; None if that does not say so."""
-    for one in family.documented.get(name, ()):
-        if not SpecifierSet(one.versions).contains(version, prereleases=True):
-            continue
-        for gpu in (gpu for machine in family.machines for gpu in machine.gpus or ()):
-            below = gpu.cc and one.min_cc and gpu.cc < ComputeCapability.parse(one.min_cc)
-            above = gpu.cc and one.max_cc and gpu.cc > ComputeCapability.parse(one.max_cc)
-            if below or above:
-                limit = f"older than cc {one.min_cc}" if below else f"newer than cc {one.max_cc}"
-                return f"{name} {version} supports no GPU {limit}; the machine has {gpu.label}"
-    return None
 
 
 def _all_run(cuda: str, machines: Sequence[Machine], facts: Facts) -> bool:

@@ -12,9 +12,12 @@ from packaging.version import Version
 
 from envsolve.machine.model import Machine, Platform, told_apart
 from envsolve.rules.judge import worst
+from envsolve.rules.nvidia.code import cuda_in_name
+from envsolve.rules.nvidia.driver import DriverFit, driver_runs, lifted
 from envsolve.solve.family import Family, Option
 from envsolve.solve.outcome import PlanWarning
 from envsolve.solve.preferences import in_order
+from envsolve.values import Arch, ComputeCapability
 
 if TYPE_CHECKING:
     from envsolve.solve.resolver import Solution
@@ -151,6 +154,41 @@ def _loosened(machine: Machine, limited: set[tuple[str, str]]) -> Machine:
         driver=machine.driver if ("driver", driver_name(machine)) in limited else None,
         gpus=cards or (() if none else None),
     )
+
+
+# Packages that machines exclude by a name or by documentation, since their builds are not in the catalogue.
+
+
+def cuda_excluded(name: str, family: Family) -> DriverFit | None:
+    """Why a machine runs nothing of the CUDA major in the name of a package; None if neither driver nor GPU says so.
+
+    A GPU that is newer than the CUDA may run PTX of the package; one that the CUDA dropped runs nothing of it.
+    """
+    major, facts = cuda_in_name(name), family.facts
+    first = next((one for one in facts.toolkits if major and one.version.startswith(f"{major}.")), None)
+    for machine in family.machines if first else ():
+        system, driver = machine.platform.os if machine.platform else None, lifted(machine, facts.forward)
+        fit = driver_runs(f"{major}.0", driver, system, facts.toolkits, facts.floors)
+        for cc in (gpu.cc for gpu in machine.gpus or () if gpu.cc):
+            if fit.reason.ok is False:
+                return fit
+            if first and cc < Arch.parse(first.archs[0]).cc:
+                return DriverFit(facts.libraries_serve(first.version, cc), None, None)
+    return None
+
+
+def gpu_excluded(name: str, version: Version, family: Family) -> str | None:
+    """Why a release does not support a GPU of the machines, by its documentation; None if that does not say so."""
+    for one in family.documented.get(name, ()):
+        if not SpecifierSet(one.versions).contains(version, prereleases=True):
+            continue
+        for gpu in (gpu for machine in family.machines for gpu in machine.gpus or ()):
+            below = gpu.cc and one.min_cc and gpu.cc < ComputeCapability.parse(one.min_cc)
+            above = gpu.cc and one.max_cc and gpu.cc > ComputeCapability.parse(one.max_cc)
+            if below or above:
+                limit = f"older than cc {one.min_cc}" if below else f"newer than cc {one.max_cc}"
+                return f"{name} {version} supports no GPU {limit}; the machine has {gpu.label}"
+    return None
 
 
 # Several machines: which of them planning cannot tell apart, and the torch that any part of them could share.

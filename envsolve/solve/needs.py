@@ -48,6 +48,10 @@ class PackageNeed(msgspec.Struct, frozen=True):
         return key_of(self.name, self.extra)
 
 
+class LimitNeed(PackageNeed, frozen=True):
+    """A limit that the solver adds to a request, because of what was chosen for it; no reason for a package."""
+
+
 class Conjunctions:
     """The combined requirements on packages, cached because a search needs them thousands of times."""
 

@@ -21,9 +21,10 @@ from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.packages.urls import UNREAD
 from envsolve.rules.platform import Environment
 from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, only_for, parsed
-from envsolve.solve.claims import claims_of, cuda_excluded, gpu_excluded, made_for
+from envsolve.solve.claims import claims_of, made_for
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import DirectReferences, FamilyFiles
+from envsolve.solve.limits import cuda_excluded, gpu_excluded
 from envsolve.solve.needs import (
     CUDA_MAJOR,
     PYTHON,
@@ -368,10 +369,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         if requirement is None or not self._wants(line, requirement, extra):
             return
         name = self.stand_ins.get(own := canonicalize_name(requirement.name), own)
-        if (overrides := self.overrides.get(name)) is not None:
-            instead = [one for one in overrides if self._environment.wants(one.marker)]
-        else:
-            instead = [requirement]
+        overrides = self.overrides.get(name)
+        instead = [requirement] if overrides is None else [o for o in overrides if self._environment.wants(o.marker)]
         for one in instead:
             words = f"{one.name}{_bracket(requirement.extras)}{one.specifier}"
             text = f"{one.name} @ {one.url}" if one.url else words

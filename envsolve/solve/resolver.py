@@ -12,7 +12,7 @@ from resolvelib.structs import RequirementInformation, State
 
 from envsolve.errors import EnvsolveError
 from envsolve.packages.requirements import Need
-from envsolve.solve.claims import inevitable, needing_torch, settled
+from envsolve.solve.claims import inevitable, limits_among, needing_torch, others_than, settled
 from envsolve.solve.needs import (
     CUDA_MAJOR,
     AnyCandidate,
@@ -20,6 +20,7 @@ from envsolve.solve.needs import (
     Candidate,
     ClaimNeed,
     Learnt,
+    LimitNeed,
     PackageNeed,
     VariantCandidate,
     VariantNeed,
@@ -96,11 +97,14 @@ def solve(provider: Provider, needs: Sequence[Need], variant: str | None, budget
         raise UnsolvableError(pins.causes, by_pins=True)
     if not provider.family.options("torch") and (causes := [Cause(*one) for one in needing_torch(provider, roots)]):
         raise UnsolvableError(causes)
-    paired = provider.paired_torch([*roots, *pins.following])
-    if variant:
-        roots.append(VariantNeed(frozenset({variant})))
-    # The best torch alone, any that goes with the companions; the last are all there is.
-    ways = [[*roots, torch] for torch in paired] or [roots]
+    wanted = [VariantNeed(frozenset({variant}))] if variant else []
+
+    def ways(limits: Sequence[AnyNeed]) -> list[list[AnyNeed]]:
+        """The best torch alone, any that goes with the companions; the last are all there is."""
+        limited = [*roots, *wanted, *limits]
+        paired = provider.paired_torch([*roots, *pins.following, *limits])
+        return [[*limited, torch] for torch in paired] or [limited]
+
     try:
         found = _best(provider, ways)
     except ResolutionImpossible as impossible:
@@ -118,7 +122,11 @@ def _last(endless: TooLongError) -> str:
     return f"; the last conflict: {' and '.join(said)}" if said else ""
 
 
-def _best(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found:
+#: The alternatives of a request with more limits, the preferred first: the last allows all that the others do.
+_Ways = Callable[[Sequence[AnyNeed]], list[list[AnyNeed]]]
+
+
+def _best(provider: Provider, ways_with: _Ways) -> Found:
     """The first answer in which no two packages claim the same thing.
 
     Few answers have a clash, so the first search does not look for any. If there is one, the CUDA majors of the
@@ -130,9 +138,11 @@ def _best(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found:
         UnsolvableError: All answers have a clash.
     """
     provider.claimed = "nothing"
+    ways = ways_with(())
     found = _first(provider, ways)
     if found is None:
         return search_without_barring(provider, ways[-1])
+    found, ways = _within_limits(provider, found, ways, ways_with)
     clashes = _clashes(provider, found)
     if not clashes:
         return found
@@ -145,6 +155,29 @@ def _best(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found:
         return _without_clash(provider, ways, clashes)
     except (ResolutionImpossible, TooLongError):
         raise clash from None
+
+
+def _within_limits(
+    provider: Provider, found: Found, ways: list[list[AnyNeed]], ways_with: _Ways
+) -> tuple[Found, list[list[AnyNeed]]]:
+    """An answer in which modules are as the packages beside them require without declaring it, if there is one.
+
+    The package keeps the version that it has, and the module gives way: ``torchvision<0.17`` beside basicsr, and torch
+    with it. A search that met this as a clash would try the versions of all packages beside each torchvision.
+
+    Returns:
+        The answer, and the alternatives that it is the first of.
+    """
+    limits: list[AnyNeed] = []
+    with contextlib.suppress(TooLongError):
+        while new := [limit for limit in limits_among(_claims(provider, found)) if limit not in limits]:
+            stricter = ways_with([*limits, *new])
+            if (again := _first(provider, stricter)) is None:
+                # A module that cannot be so has the others beside it: that bars the packages that require it so.
+                barred = [others_than(limit.text) for limit in new if not _first(provider, ways_with([*limits, limit]))]
+                return found, ways_with([*limits, *barred])
+            found, ways, limits = again, stricter, [*limits, *new]
+    return found, ways
 
 
 def _without_clash(provider: Provider, ways: Sequence[Sequence[AnyNeed]], clashes: Mapping[str, list[str]]) -> Found:
@@ -229,10 +262,12 @@ class _Edge(msgspec.Struct, frozen=True):
 
 
 def _edges(state: State[AnyNeed, AnyCandidate, str]) -> list[_Edge]:
-    """The needs of the request and of chosen candidates; those that backtracking left behind are not among them."""
+    """The needs of the request and of chosen candidates, without those that backtracking left behind."""
     edges = []
     for criterion in state.criteria.values():
         for need, parent in criterion.information:
+            if isinstance(need, LimitNeed):
+                continue
             if parent is None:
                 edges.append(_Edge(None, need))
             elif state.mapping.get(parent.key) == parent:

@@ -64,6 +64,30 @@ def test_what_was_compiled_against_numpy_1_gets_numpy_1(torch_world: World) -> N
     assert torch_world.plan("torch==2.2.2", "numpy>=2").status == "impossible"
 
 
+def test_limits_that_follow_from_limits_move_the_rest_of_the_request(torch_world: World) -> None:
+    """basicsr goes with torchvision before 0.17, so with torch 2.1, so with NumPy 1, so with an older OpenCV."""
+    torch_world.build("torch", "2.1.2", "cu121", requires=["filelock"], code=OLD)
+    torch_world.build("torchvision", "0.16.2", "cu121", requires=["numpy", "torch==2.1.2"], torch="==2.1.2", code=OLD)
+    torch_world.default.wheel("basicsr", "1.4.2", requires=["torchvision", "numpy"])
+    opencvs = {"4.11.0.86": "numpy>=1.26", "5.0.0.93": "numpy>=2"}
+    for name, versions in (("numpy", dict.fromkeys(("1.26.4", "2.5.5"), "")), ("opencv-python", opencvs)):
+        for version, needed in versions.items():
+            requires = [needed] if needed else []
+            torch_world.default.wheel(name, version, requires=requires, upload_time="2025-01-01T00:00:00Z")
+    plan = torch_world.plan("basicsr>=1.4.2", "opencv-python", "torch", target="V100, driver 550.54")
+    names = ("torch", "torchvision", "numpy", "opencv-python")
+    assert [chosen(plan)[name] for name in names] == ["2.1.2 cu121", "0.16.2 cu121", "1.26.4", "4.11.0.86"]
+    # What the solver adds to the request was not requested.
+    reasons = [line for package in plan.packages for line in package.why if line.startswith("asked: ")]
+    assert {line.partition(" (")[0] for line in reasons} == {
+        "asked: basicsr>=1.4.2",
+        "asked: opencv-python",
+        "asked: torch",
+    }
+    refused = torch_world.plan("basicsr>=1.4.2", "opencv-python>=5", "torch", target="V100, driver 550.54")
+    assert refused.status == "impossible"
+
+
 def test_what_an_older_transformers_requires_may_be_older_too(torch_world: World) -> None:
     """Held at the hub of the newest transformers, an old torch got a transformers of years before."""
     torch_world.build("torch", "2.5.0", "cu121", requires=["filelock"], code=OLD)

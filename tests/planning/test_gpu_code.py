@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from envsolve.facts.catalogue import Catalogue
 from envsolve.packages.requirement_files import read_requirements
@@ -102,8 +103,15 @@ def test_a_package_for_an_older_torchvision_leads_to_a_python_that_has_it(torch_
     assert [fix.pythons for fix in refused.remedies] == [("3.11",)]
     plan = torch_world.plan("basicsr", target="A100, driver 550, python 3.11")
     assert {"torchvision": "0.16.2", "basicsr": "1.4.2"}.items() <= {p.name: p.version for p in plan.packages}.items()
+    # If any Python will do, the plan is for that one.
+    machine = replace(torch_world.machine("A100, driver 550"), python=None)
+    free = torch_world.plan_for([machine], "basicsr")
+    (warning,) = [one for one in free.warnings if one.code == "python-chosen"]
+    assert (free.python, "no torchvision<0.17" in warning.message) == ("3.11", True)
     # No torchvision before 0.17 has code for it, whatever the Python.
-    assert not any(fix.pythons for fix in torch_world.plan("basicsr", target="RTX 5090, driver 580.95").remedies)
+    refused = torch_world.plan("basicsr", target="RTX 5090, driver 580.95")
+    assert not any(fix.pythons for fix in refused.remedies)
+    assert any("torchvision 0.16.2" in fact.fact and "12.0" in fact.fact for fact in refused.conflict)
 
 
 def test_a_sibling_without_a_cuda_in_its_name_is_proposed(world: World) -> None:
