@@ -156,6 +156,8 @@ _RUN = re.compile(r"^(?:docker|podman) run (?P<options>-.{1,80}) \.\.\.$")
 _INSIDE = re.compile(r"root@[0-9a-f]{8,12}:|docker exec|\bFROM [\w./:-]+\n", re.IGNORECASE)
 #: A Python that the report runs in a container by its path.
 _EXEC = re.compile(r"docker exec (?:-[ditu]{1,3} )*(?P<name>[\w.-]+) (?P<python>/[\w./-]{1,80}python[\d.]*)\b")
+#: An environment at a path that is none of the host's usual ones.
+_ENVIRONMENT = re.compile(r"(?P<prefix>/(?!usr/|home/|root/|opt/conda)[\w./-]{1,80}?)/lib/python3\.\d+/site-packages/")
 _NO_VALUE = re.compile(
     r"-[ditPq]{1,4}|--(?:rm|privileged|init|detach|interactive|tty|publish-all|read-only)|--?[\w-]+=.*"
 )
@@ -167,6 +169,8 @@ def in_container(fix: Fix, scene: Scene) -> Fix:
         text = f"{fix.text} The change lasts as long as the container: put it into the image as well."
         return Fix(text, f"docker exec {inside['name']} {inside['python']} -m {fix.command}")
     own = next((c for seen in scene.report.commands if (c := _container_run(seen.value))), None)
+    if own is None and scene.report.images and (there := _ENVIRONMENT.search(scene.report.text)):
+        return _in_its_environment(fix, scene, there["prefix"])
     if own is None or not fix.command:
         return fix
     command, image = own
@@ -178,6 +182,14 @@ def in_container(fix: Fix, scene: Scene) -> Fix:
     name = re.sub(r"[^a-z0-9]+", "-", image.rpartition("/")[2].partition(":")[0].lower()) + "-fixed"
     text = f"{fix.text} The program runs in a container: make an image of {image} with it, and run {name} in its place."
     return Fix(text, f"printf '{layer}' | {command.split()[0]} build -t {name} -")
+
+
+def _in_its_environment(fix: Fix, scene: Scene, prefix: str) -> Fix:
+    """A pip command for the Python in a container whose paths a traceback shows."""
+    if not (fix.command or "").startswith("pip ") or _INSIDE.search(scene.report.text):
+        return fix
+    text = f"{fix.text} The program runs in a container: put its name (docker ps) in the place of CONTAINER."
+    return Fix(text, f"docker exec CONTAINER {prefix}/bin/python -m {fix.command}")
 
 
 def _container_run(command: str) -> tuple[str, str] | None:

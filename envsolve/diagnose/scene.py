@@ -208,7 +208,7 @@ class Scene:
     @property
     def in_container(self) -> bool:
         """Whether the report mentions a container."""
-        words = ("docker", "container", "podman", "apptainer")
+        words = ("docker", "container", "podman", "apptainer", "singularity")
         return self.platform.container is not None or bool(self.report.images) or self.mentions(*words)
 
     @property

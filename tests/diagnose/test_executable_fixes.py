@@ -152,6 +152,78 @@ KINDS = {
         "gpu-not-visible",
         "export CUDA_VISIBLE_DEVICES=",
     ),
+    "vLLM of an older torch": (
+        "vllm 0.3.3\ntorch 2.2.1\nPython 3.10.12\nImportError: /usr/local/lib/python3.10/dist-packages/vllm/"
+        "_C.cpython-310-x86_64-linux-gnu.so: undefined symbol: _ZN2at4_ops15to_dtype_layout4callERKNS_6TensorE",
+        "mixed-flavours",
+        r"uv venv --python 3\.10 \.venv-vllm && VIRTUAL_ENV=\.venv-vllm uv pip install vllm==0\.3\.3",
+    ),
+    "a wheel whose name has another torch": (
+        "sageattention-2.2.0.post3+cu130torch2.10.0-cp313-cp313-win_amd64.whl\nJ:\\ai\\ComfyUI_windows_portable\\"
+        "python_embeded\npytorch version: 2.9.1+cu130\nDevice: cuda:0 NVIDIA GeForce RTX 4090\n"
+        "DLL load failed while importing _fused: The specified module could not be found",
+        "mixed-flavours",
+        r"python_embeded\\python\.exe -s -m pip install torch==2\.10\.0\+cu130",
+    ),
+    "a pin of conda that excludes another": (
+        "LibMambaUnsatisfiableError\npytorch-cuda ==12.1 ha16c6d3_5 is requested and can be installed;\n"
+        "torchaudio 2.0.2 would require\n  pytorch-cuda 11.7.* , which conflicts with any installable versions\n"
+        "torchaudio 2.0.2 would require\n  pytorch-cuda 11.8.* , which conflicts with any installable versions",
+        "mixed-flavours",
+        r"s/pytorch-cuda=\+12\.1\[\^\[:space:\]\]\*/pytorch-cuda=11\.8/",
+    ),
+    "an environment file for Linux on a Mac": (
+        "conda env create -f environment.yaml\nPlatform: osx-arm64\n"
+        "nothing provides cuda 11.7.* needed by pytorch-cuda-11.7-h67b0de4_0\nMac M2 Max",
+        "no-such-build",
+        r"sed -i '' -E .*pytorch-cuda.* environment\.yaml && conda env create -f environment\.yaml",
+    ),
+    "Singularity without --nv": (
+        "$ singularity run /srv/bender.sif bender --cuda\nAssertionError: CUDA is not available.",
+        "no-driver",
+        r"singularity run --nv /srv/bender\.sif bender --cuda",
+    ),
+    "gcc for CMake": (
+        "`cmake . -B build`\nerror: #error -- unsupported GNU version! gcc versions later than 12 are not supported!",
+        "host-compiler-unsupported",
+        r"CUDAHOSTCXX=g\+\+-12 && rm -rf build && cmake \. -B build",
+    ),
+    "a local version that Poetry does not find": (
+        'torch = { version = "2.3.1", source = "pytorch-cpu" }\nlinux aarch64, Python 3.10, poetry install\n'
+        "Unable to find installation candidates for torch (2.3.1+cpu)",
+        "no-such-build",
+        r"source = \"pypi\", markers = \"platform_machine == 'aarch64'\"",
+    ),
+    "a driver that a restart did not load": (
+        "Failed to initialize NVML: Driver/library version mismatch\nTried rebooting, but it still doesn't work.",
+        "driver-needs-reload",
+        "dkms autoinstall && sudo reboot",
+    ),
+    "a driver that was updated": (
+        "Failed to initialize NVML: Driver/library version mismatch",
+        "driver-needs-reload",
+        "Restart the machine",
+    ),
+    "the Fabric Manager of CentOS": (
+        "CentOS 7\nnvidia-driver-latest-dkms-545.23.08-1.el7.x86_64\nNVIDIA H100 80GB HBM3\nDriver Version: 545.23.08\n"
+        "Error 802: system not yet initialized",
+        "driver-needs-reload",
+        "yum install -y nvidia-fabric-manager-545",
+    ),
+    "an environment in an image": (
+        "docker image ghcr.io/srv/comfy:cuda12.8\nFROM nvidia/cuda:12.8.1-runtime-ubuntu24.04 AS a\n"
+        "/srv/venv/lib/python3.12/site-packages/torch/cuda/__init__.py:326: UserWarning:\n"
+        "GeForce GTX 1080 Ti with CUDA capability sm_61 is not compatible with the current PyTorch installation.\n"
+        "The current PyTorch install supports CUDA capabilities sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120.",
+        "no-kernel-for-gpu",
+        r"docker exec CONTAINER /srv/venv/bin/python -m pip install torch==",
+    ),
+    "an embedded Python of an unknown version": (
+        "C:\\ComfyUI_windows_portable\\python_embeded\\Lib\\site-packages\\triton\\windows_utils.py:315: UserWarning: "
+        "Failed to find Python libs.\ncuda_utils.c:14: error: include file 'Python.h' not found",
+        "python-headers-missing",
+        r"for /f %v in \('\.\\python_embeded\\python\.exe .*py_version_nodot.*xcopy",
+    ),
 }
 
 

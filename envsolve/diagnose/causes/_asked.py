@@ -96,6 +96,12 @@ class Asked:
         return "platform" if not self.here else "python" if not self.fitting else "another-index"
 
     @property
+    def lacks_local(self) -> bool:
+        """Whether builds for this Python and system answer, and none has the requested local version in its name."""
+        local = self.wanted.partition("+")[2]
+        return bool(local and self.fitting) and not any(build.local == f"+{local}" for build in self.fitting)
+
+    @property
     def pythons(self) -> list[str]:
         """The Pythons that the builds for the machine's system are for."""
         return sorted({python_of(tag) for build in self.here for tag in build.pythons}, key=Version)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, lines
+from envsolve.diagnose.causes._shared import Cause, lines, system_install
 from envsolve.diagnose.fixes import led_by
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 
 CAUSE = Cause.of(__name__)
+#: A restart that did not help, in people's words.
+_RESTARTED = re.compile(
+    r"(?:tried|after) (?:a )?(?:reboot|restart)|(?:reboot|restart)(?:ed|ing)?\b[^.\n]{0,40}"
+    r"(?:still|doesn.t|didn.t|does not|did not|no effect|not help)",
+    re.IGNORECASE,
+)
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
@@ -26,7 +33,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("image", Grounds.STATED, lines(match), ways, consequences, **values)
     elif match:
         inside = [led_by(CAUSE.words("host-works"), CAUSE.fix("image"))] if scene.in_container else []
-        ways = (reboot, CAUSE.fix("swap"), *inside)
+        ways = (CAUSE.fix("rebuild") if _RESTARTED.search(scene.report.text) else reboot, CAUSE.fix("swap"), *inside)
         if scene.driver and scene.driver.version and scene.mentions("on the host", "on host", "container", "jupyter"):
             # nvidia-smi printed the table somewhere, so that the machine's own driver is in order.
             ways = (CAUSE.fix("restart"), led_by(CAUSE.words("host-works"), CAUSE.fix("image")), reboot)
@@ -51,5 +58,6 @@ def _of_image(scene: Scene, match: Match) -> str | None:
 def _fabric_fixes(scene: Scene, match: Match) -> Iterator[Fix]:
     driver = match.group("driver") or (scene.driver.version if scene.driver else None)
     if driver:
-        yield CAUSE.fix("fabric-install", driver=driver, branch=driver.partition(".")[0])
+        dnf = "dnf" in system_install(scene, inside=False)
+        yield CAUSE.fix("fabric-rpm" if dnf else "fabric-install", driver=driver, branch=driver.partition(".")[0])
     yield CAUSE.fix("fabric-start")

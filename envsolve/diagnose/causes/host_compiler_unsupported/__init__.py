@@ -14,6 +14,7 @@ from envsolve.environment.model import release
 from envsolve.facts.hardware import Toolkit
 
 CAUSE = Cause.of(__name__)
+_QUOTED_CMAKE = re.compile(r"`(cmake [^`\n]{1,200})`")
 #: What the error says of the years of Visual Studio that nvcc supports.
 _YEARS = re.compile(r"versions between \d{4} and (\d{4})")
 
@@ -100,10 +101,19 @@ def _older(scene: Scene, match: Match, toolkit: Toolkit | None) -> Iterator[Fix]
         newest = min(newest, 10)
     conda = scene.mentions_conda
     in_conda = CAUSE.fix("conda", newest=newest, below=newest + 1)
-    beside = CAUSE.fix("beside", newest=newest, command=gcc_command(scene, newest))
+    beside = CAUSE.fix("beside", newest=newest, command=gcc_command(scene, newest) + _again(scene))
     yield from (in_conda, beside) if conda else (beside, in_conda)
     if scene.first("cuda-library-link") and conda:
         yield CAUSE.fix("conda-libraries")
+
+
+def _again(scene: Scene) -> str:
+    """CMake's commands of the report on a new build tree: the old one keeps the compiler that it found first."""
+    commands = [seen.value for seen in scene.report.commands if seen.value.startswith("cmake ")]
+    commands = commands or _QUOTED_CMAKE.findall(scene.report.text)
+    if not commands or scene.mentions("pip install", "pip3 install"):
+        return ""
+    return " && rm -rf build && " + " && ".join(dict.fromkeys(commands[:2]))
 
 
 def _older_msvc(match: Match, toolkit: Toolkit | None) -> Fix:

@@ -6,29 +6,30 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 from envsolve.diagnose.causes._asked import Demand, all_of, disputed
-from envsolve.diagnose.causes._shared import Cause, fixes_here, lines, listed, torch_evidence
-from envsolve.diagnose.causes.mixed_flavours.linker import from_linker, of_other_vendor
+from envsolve.diagnose.causes._shared import Cause, lines, listed
+from envsolve.diagnose.causes.mixed_flavours.linker import from_linker
+from envsolve.diagnose.causes.mixed_flavours.packages import (
+    builds_of,
+    is_of_default_index,
+    of_other_vendor,
+    of_packages,
+)
 from envsolve.diagnose.fixes import (
     companions_for_torch,
-    for_torch_at_hand,
     installer,
     jetson_remedies,
     pair_with,
-    release_for,
     replacements,
 )
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut, public, shown
 from envsolve.diagnose.rebuilding import rebuild_package, source_tree
 from envsolve.diagnose.scene import Scene, Torch
-from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment, ExtensionFiles, TorchFiles, needs, satisfies
 from envsolve.facts.builds import Build
 from envsolve.facts.evidence import Evidence
 from envsolve.rules.nvidia.code import agrees
-from envsolve.solve.preferences import DEFAULT
 from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)
@@ -40,166 +41,9 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     """Companions that the catalogue knows to disagree with torch, then what the linker and installers say."""
     if scene.torch is not None and scene.torch.version is not None:
         yield from _companions(scene, scene.torch)
-    yield from _of_packages(scene)
+    yield from of_packages(scene)
     yield from from_linker(scene)
     yield from _from_resolver(scene)
-
-
-def _of_packages(scene: Scene) -> Iterator[Finding]:
-    """The packages whose own words say that they are not compatible with torch."""
-    if match := scene.first("torchao-extensions"):
-        yield from _of_torchao(scene, match)
-    if match := scene.first("torchcodec-library", "torchcodec-symbol"):
-        yield from _of_torchcodec(scene, match)
-    if match := CAUSE.first(scene, "torchaudio-api"):
-        older = pair_with(scene, {"torch": SpecifierSet("<2.9"), "torchaudio": SpecifierSet("<2.9")})
-        ways = (*filter(None, [older]), CAUSE.fix("torchaudio-callers"))
-        name = match.group("name", "imported", "module")
-        yield CAUSE.finding("torchaudio-api", Grounds.STATED, lines(match), ways, name=name)
-    if match := CAUSE.first(scene, "sgl-kernel"):
-        yield CAUSE.finding("sgl-kernel", Grounds.STATED, lines(match), _of_sglang(scene, match))
-    if match := CAUSE.first(scene, "bitsandbytes"):
-        values = {"library": match.groups["library"]}
-        yield CAUSE.finding("bitsandbytes", Grounds.STATED, lines(match), _of_bitsandbytes(scene, match), **values)
-    elif match := CAUSE.first(scene, "bitsandbytes-any"):
-        ways = (CAUSE.fix("bitsandbytes"), CAUSE.fix("bitsandbytes-report"))
-        yield CAUSE.finding("bitsandbytes-any", Grounds.STATED, lines(match), ways)
-    if (match := CAUSE.first(scene, "mmcv")) and scene.mentions("mmcv", "mmdet", "mmseg", "mmpose"):
-        yield CAUSE.finding("mmcv", Grounds.STATED, (*lines(match), *torch_evidence(scene)), _of_mmcv(scene), ())
-
-
-#: The torch for which most projects of OpenMMLab have a wheel of mmcv that they accept.
-_USUAL = "2.1"
-
-
-def _of_mmcv(scene: Scene) -> Iterator[Fix]:
-    """The wheel with operations for this torch; otherwise the torch of one that all projects accept."""
-    releases = dict(line.split(" ") for line in CAUSE.words("mmcv-releases").split("; "))
-    torch = scene.torch
-    minor = ".".join(torch.version.split(".")[:2]) if torch and torch.version else ""
-    variant = torch.variant if torch and torch.variant in ("cu118", "cu121") else "cu121"
-    strict = scene.mentions("mmdet", "mmseg", "mmpose") and releases.get(minor) not in (None, releases[_USUAL])
-    if minor in releases and not strict:
-        yield CAUSE.fix("mmcv", version=releases[minor], variant=variant, minor=minor)
-        return
-    if found := pair_with(scene, {"torch": SpecifierSet(f"=={_USUAL}.*"), "torchvision": SpecifierSet()}):
-        wheel = CAUSE.fix("mmcv", version=releases[_USUAL], variant="cu121", minor=_USUAL)
-        pair = CAUSE.fix("mmcv-torch", version=releases[_USUAL], minor=_USUAL)
-        yield Fix(pair.text, f"{found.command} && {wheel.command}")
-    yield CAUSE.fix("mmcv-compile", version=releases[_USUAL])
-
-
-#: SGLang's kernels had the second name before their release 0.4.
-_SGLANG_KERNELS = ("sglang-kernel", "sgl-kernel")
-
-
-def _of_sglang(scene: Scene, match: Match) -> Iterator[Fix]:
-    """The sglang kernels for this torch, or the torch of a SGLang release if there are none."""
-    if tree := source_tree(scene, match.quote):
-        yield CAUSE.fix("compile-tree", torch=scene.torch.label if scene.torch else "this torch", tree=tree)
-        return
-    torch = scene.torch
-    if torch and torch.version:
-        exact = SpecifierSet(f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else ""))
-        pairs = (pair_with(scene, {"torch": exact, name: SpecifierSet()}) for name in _SGLANG_KERNELS)
-        if found := next(filter(None, pairs), None):
-            yield found
-    release = public(scene.report.installed, "sglang")
-    yield CAUSE.fix("sgl-kernel", **_of_release(scene, release))
-
-
-#: The first release of SGLang that requires torch and its kernels without an extra.
-_WITHOUT_EXTRA = Version("0.5.5")
-
-
-def _of_release(scene: Scene, release: str | None) -> dict[str, str]:
-    """How SGLang is requested, and uv's option for its torch if the default index's one lacks code for the GPU."""
-    if release is None:
-        return {"release": "", "backend": ""}
-    extra = "[all]" if Version(release) < _WITHOUT_EXTRA else ""
-    # Up to SGLang 0.5.5 its torch is 2.8 or older, which the default index has for CUDA 12.8 at most.
-    new = extra and any(gpu.cc and gpu.cc.major >= 10 for gpu in scene.gpus)
-    return {"release": f"{extra}=={release}", "backend": "--torch-backend cu128 " if new else ""}
-
-
-def _of_bitsandbytes(scene: Scene, match: Match) -> Iterator[Fix]:
-    """A release that has a library for torch's CUDA; without one, a torch of a CUDA that it has."""
-    tree = match.groups.get("tree")
-    variable = [CAUSE.fix("bitsandbytes-variable")] if scene.mentions("bnb_cuda_version=") else []
-    if tree and "-packages" not in tree:
-        source = [CAUSE.fix("bitsandbytes-tree", tree=tree)]
-        # A tree without the library for the CPU was never compiled, whatever the variable says.
-        bare = scene.mentions("libbitsandbytes_cpu.so: cannot open")
-        yield from (*source, *variable) if bare else (*variable, *source)
-        return
-    yield from variable
-    number = re.search(r"cuda(\d{3})", match.groups["library"])
-    releases = {Version(b.version) for b in scene.published("bitsandbytes")}
-    fitting = {Version(b.version) for b in scene.published("bitsandbytes") if number and b.variant == f"cu{number[1]}"}
-    if number and fitting and max(fitting) < max(releases):
-        yield CAUSE.fix("bitsandbytes-release", version=max(fitting), cuda=f"{number[1][:2]}.{number[1][2]}")
-    elif number and not fitting:
-        yield from replacements(scene)[-1:] or [CAUSE.fix("bitsandbytes-torch", cuda=f"{number[1][:2]}.{number[1][2]}")]
-    yield CAUSE.fix("bitsandbytes")
-    if not variable:
-        yield CAUSE.fix("bitsandbytes-variable")
-
-
-def _of_torchcodec(scene: Scene, match: Match) -> Iterator[Finding]:
-    """torchcodec names FFmpeg first, but on Linux it was most often built for another torch."""
-    version, torch = public(scene.report.installed, "torchcodec"), _torch_of_torchcodec(scene)
-    build = release_for(scene, "torchcodec", torch=torch) if torch else None
-    built = next((b.torch for b in scene.published("torchcodec") if b.version == version and b.torch), None)
-    fixes = [CAUSE.fix("torchcodec", wanted=build.version, torch=torch)] if build else []
-    ffmpeg, symbol = fixes_here("library-mismatch", "ffmpeg", scene), scene.first("torchcodec-symbol")
-    fits = SpecifierSet(built).contains(torch, prereleases=True) if torch and built else None
-    if fits is False:
-        values = {"version": version, "torch": torch, "built": built}
-        evidence = (*lines(match), *torch_evidence(scene))
-        yield CAUSE.finding("torchcodec", Grounds.CONFIRMED, evidence, fixes, ("library-mismatch",), **values)
-    elif fits or (scene.os == "windows" and not symbol):
-        # A pair, or a loader that does not say what is missing: Windows brings no FFmpeg.
-        ways = ffmpeg if fits else [*ffmpeg, *fixes]
-        yield Cause("library-mismatch").finding("ffmpeg", Grounds.STATED, lines(match), ways)
-    elif symbol or not scene.first("ffmpeg-libraries"):
-        fixes = fixes or list(filter(None, [for_torch_at_hand(scene, "torchcodec")]))
-        yield CAUSE.finding("torchcodec-any", Grounds.STATED, lines(match), [*fixes, *ffmpeg])
-
-
-def _torch_of_torchcodec(scene: Scene) -> str | None:
-    """The torch that torchcodec's message names, otherwise that of the report."""
-    told = re.search(r"The PyTorch version \((\d+\.\d+\.\d+)", scene.report.text)
-    return told[1] if told else scene.torch.version if scene.torch else None
-
-
-def _of_torchao(scene: Scene, match: Match) -> Iterator[Finding]:
-    """torchao leaves its kernels out with another torch than the one it is built against, and goes on."""
-    torch, build = match.groups["torch"], release_for(scene, "torchao")
-    values = {"torch": torch.partition("+")[0], "version": match.groups["torchao"]}
-    known = _builds(scene, "torchao") if "torchao" in scene.report.installed else scene.published("torchao")
-    built = next((b.torch for b in known if b.version == values["version"] and b.torch), None)
-    values["built"] = CAUSE.words("built-for", torch=built) if built else ""
-    fixes = [CAUSE.fix("ignore-torchao")]
-    if build and build.version != values["version"]:
-        fixes.insert(0, CAUSE.fix("torchao", wanted=build.version, **values))
-    yield CAUSE.finding("torchao", Grounds.STATED, lines(match), fixes, (), **values)
-
-
-def _builds(scene: Scene, name: str) -> list[Build]:
-    """The published builds that the installed companion may be."""
-    version, _, local = scene.report.installed[name].value.partition("+")
-    builds = [b for b in scene.published(name) if b.version == version]
-    if local:
-        return [b for b in builds if b.variant == local] or builds
-    # A version without a local part is the default index's if it is a wheel's own, or if the error says so.
-    if _is_of_default_index(scene, name) or scene.first("vision-cuda", "vision-nms", "vision-ops"):
-        return [b for b in builds if b.index == DEFAULT] or builds
-    return builds
-
-
-def _is_of_default_index(scene: Scene, name: str) -> bool:
-    """Whether a companion is known to be a wheel of the default index."""
-    return name in scene.report.wheels and "+" not in scene.report.installed[name].value
 
 
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
@@ -286,13 +130,13 @@ def _companions(scene: Scene, torch: Torch) -> Iterator[Finding | RuledOut]:
 
 def _disagreement(scene: Scene, torch: Torch, name: str) -> str | None:
     """Why no published build of the companion's version is compatible with this torch; None if one may."""
-    builds = _builds(scene, name)
+    builds = builds_of(scene, name)
     # Nightly builds go with companions of the same date, which the catalogue does not follow.
     if not builds or torch.version is None or ".dev" in torch.version:
         return None
     own = torch.build or _stand_in(torch)
     how = scene.catalogue.family[name].agrees_on if torch.variant or torch.build else "nothing"
-    if _is_of_default_index(scene, name):
+    if is_of_default_index(scene, name):
         # Libraries without GPU code load beside any torch, and those of one CUDA major beside all torches of it.
         plain = all(build.variant == "cpu" for build in builds)
         how = "nothing" if plain else "major" if own.cuda else how

@@ -9,6 +9,7 @@ from packaging.specifiers import SpecifierSet
 
 from envsolve.advice.torch import ready_wheel, wheel_torches
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.causes.mixed_flavours.packages import of_other_vendor
 from envsolve.diagnose.fixes import pair_with, self_built
 from envsolve.diagnose.model import Finding, Fix, Grounds, public
 from envsolve.diagnose.rebuilding import build_variables, extension_named, source_of, source_tree, telling_line
@@ -153,6 +154,9 @@ def _ready_or_compiled(scene: Scene, package: str | None) -> Iterator[Fix]:
         return
     project = source_project(package, None, scene.catalogue.source_projects)
     version = public(scene.report.installed, package)
+    if package in CAUSE.words("with-own-torch").split():
+        pinned = f"{package}=={version}" if version else package
+        yield CAUSE.fix("own-torch", package=package, pinned=pinned, python=scene.python or "3.12")
     if self_built(scene) or _of_nvidia(scene):
         yield _compiled(scene, package, label, version)  # a wheel is for a torch that is published
         return
@@ -178,14 +182,3 @@ def _repository(scene: Scene, package: str) -> str | None:
     if "git+" in told and package in told.lower():
         return told
     return known[package] if "git+" in known.get(package, "") else None
-
-
-def of_other_vendor(scene: Scene, package: str) -> Fix | None:
-    """The companion of an XPU or ROCm torch, or none on a Mac; None if torch is another."""
-    torch, close = scene.torch, package in ("torchvision", "torchaudio", "torchcodec")
-    if scene.on_mac and not close:
-        return CAUSE.fix("uninstall", package=package, torch="macOS")
-    if torch is None or torch.variant is None or not torch.variant.startswith(("xpu", "rocm")):
-        return None
-    values = {"package": package, "torch": torch.label, "variant": torch.variant}
-    return CAUSE.fix("vendor-companion" if close else "uninstall", **values)

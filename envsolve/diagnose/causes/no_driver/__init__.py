@@ -17,6 +17,9 @@ _UUIDS = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{20,30}")
 #: A variable with an empty value, which the readers of assignments do not take for one.
 _EMPTY = re.compile(r"CUDA_VISIBLE_DEVICES=(?:\"\"|'')?[ \t]*(?:\n|;|$)")
 _NO_GPUS = re.compile(r"docker run\b(?![^\n]*(?:--gpus|--runtime|--device|NVIDIA_VISIBLE))[^\n]*")
+_NO_NV = re.compile(
+    r"(?P<program>singularity|apptainer) (?P<verb>run|exec|shell|instance start) (?![^\n]*--nv)(?P<rest>\S[^\n]*)"
+)
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
@@ -107,6 +110,10 @@ def _without_gpus(scene: Scene) -> Iterator[Finding]:
     if scene.in_container and unavailable and scene.mentions("/dev/nvidia", "cdi "):
         fixes = (CAUSE.fix("device-files"), CAUSE.fix("list-devices"))
         yield CAUSE.finding("devices", Grounds.SUGGESTED, lines(unavailable), fixes)
+        return
+    if unavailable and (nv := _NO_NV.search(scene.report.text)):
+        fix = CAUSE.fix("nv", **nv.groupdict())
+        yield CAUSE.finding("container", Grounds.SUGGESTED, (*lines(unavailable), nv[0][:200]), [fix])
         return
     started = next((seen for seen in scene.report.commands if _NO_GPUS.search(seen.value)), None)
     if started and scene.toolkit and scene.mentions("false") and scene.mentions("is_available", "cuda available"):

@@ -28,6 +28,7 @@ from envsolve.diagnose.signatures import Match
 from envsolve.diagnose.tool_fixes import image_remedies
 
 CAUSE = Cause.of(__name__)
+_FILE = re.compile(r"(?:-f|--file)[ =](?P<file>[\w./-]+\.ya?ml)")
 #: Pins of one variant in a command or a file: ``torchvision==0.16.0+cu118``.
 _PINNED = re.compile(r"\b([A-Za-z][\w.-]{0,60})={2,3}(\d[\w.]{0,30})(\+(?:cu\d+|cpu))?(?=[\s,;'\"`]|$)", re.MULTILINE)
 
@@ -44,7 +45,11 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield from _not_published(scene, asked)
     if (match := scene.first("uv-wheels")) and match.groups["what"].lower() == "platform":
         yield _of_uv(scene, match)
-    if match := scene.first("conda-none", "conda-needed"):
+    if (match := scene.first("conda-needed")) and scene.on_mac and re.match("cuda|pytorch-cuda", match.groups["name"]):
+        file = _FILE.search(scene.report.text)
+        fixes = [CAUSE.fix("conda-mac", file=file["file"] if file else "environment.yml")]
+        yield CAUSE.finding("conda-mac", Grounds.STATED, lines(match), fixes, asked=match.groups["name"])
+    elif match := scene.first("conda-none", "conda-needed"):
         yield _unknown(match, match.group("package", "name", "spec", "wanted"), _conda(scene), channel=_channels(scene))
     if match := scene.first("image-gone"):
         parts = ":".join(filter(None, (match.group("where"), match.group("tag"))))
@@ -82,6 +87,10 @@ def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
     evidence, words = lines(asked.match), asked.words
     if asked.why == "mac":
         yield _on_mac(scene, asked.match, asked.name, asked.wanted)
+    elif asked.match.signature.id == "poetry-none" and asked.lacks_local:
+        values = {"version": asked.wanted.lstrip("=").partition("+")[0], "platform": _platform(scene)}
+        fixes = [CAUSE.fix("poetry-local", version=values["version"], arch=scene.platform.arch)]
+        yield CAUSE.finding("local", Grounds.CONFIRMED, evidence, fixes, ("cpu-build",), asked=words, **values)
     elif asked.known and scene.is_jetson and (own := jetson_package(scene, asked.name)):
         yield CAUSE.finding("platform", Grounds.STATED, evidence, [own], asked=words, platform=CAUSE.words("jetson"))
     elif asked.why == "unknown":

@@ -68,6 +68,8 @@ def _capped(scene: Scene) -> Iterator[Finding]:
 
 def _looked_up(scene: Scene, asked: Asked) -> Iterator[Finding]:
     pythons, evidence = asked.pythons, lines(asked.match)
+    if asked.match.signature.id == "poetry-none" and asked.lacks_local:
+        return
     if asked.match.signature.id == "poetry-none" and asked.here and asked.why in ("another-index", "python"):
         # The lock names the index, so that it is the Python of the environment that no file fits.
         fix = CAUSE.fix("poetry-python", python=pythons[-1], pythons=", ".join(pythons), asked=asked.words)

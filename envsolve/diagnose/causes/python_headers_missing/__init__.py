@@ -34,8 +34,11 @@ def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding
 def _fixes(scene: Scene) -> Iterator[Fix]:
     python = scene.python
     if scene.os == "windows":
-        digits = (python or "3.X").replace(".", "")
-        yield CAUSE.fix("embedded", python=python or "of exactly the same version", digits=digits)
+        if python:
+            yield CAUSE.fix("embedded", python=python, digits=python.replace(".", ""))
+        else:
+            own = scene.mentions("python_embeded")
+            yield CAUSE.fix("embedded-any", executable=r".\python_embeded\python.exe" if own else "python")
         return
     interpreter = f"the interpreter in use{f', Python {python}' if python else ''}"
     yield _package(scene, python or "3", interpreter)
