@@ -130,8 +130,9 @@ def probe(
     node answers.
     """
     from envsolve.fleet.jobs import only_one
+    from envsolve.fleet.kubernetes import probe_manifest
     from envsolve.fleet.model import describe, names_expanded
-    from envsolve.fleet.probe import kubernetes_manifest, probe_files, probe_nodes
+    from envsolve.fleet.probe import probe_files, probe_nodes
     from envsolve.system.processes import signals_raised
 
     check_output(form, output)
@@ -148,7 +149,7 @@ def probe(
         hint = f"write --kubernetes FILE --job COUNT, with a COUNT from 1 to {_MOST_PODS}"
         raise UsageError(f"--job {job}: it is the number of pods of a manifest", hint=hint)
     if kubernetes is not None:
-        deliver(kubernetes_manifest(nodes=job), kubernetes)
+        deliver(probe_manifest(nodes=job), kubernetes)
         return
     with only_one(fleet), signals_raised(signal.SIGINT, hint="run the same command again to continue"):
         if engine is None:

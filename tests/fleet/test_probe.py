@@ -15,7 +15,8 @@ import pytest
 from envsolve.cli.main import run as command_line
 from envsolve.errors import UsageError
 from envsolve.fleet.jobs import only_one
-from envsolve.fleet.probe import kubernetes_manifest, probe_files, read_inventory
+from envsolve.fleet.kubernetes import probe_manifest
+from envsolve.fleet.probe import probe_files, read_inventory
 from tests.fleet.profiles import profile
 
 pytest.importorskip("ClusterShell")
@@ -168,7 +169,7 @@ def test_one_command_works_in_a_fleet_at_a_time(tmp_path: Path) -> None:
 
 def test_the_manifest_holds_the_probe() -> None:
     yaml = pytest.importorskip("ruamel.yaml").YAML(typ="safe")
-    config, daemons = yaml.load_all(kubernetes_manifest())
+    config, daemons = yaml.load_all(probe_manifest())
     assert config["data"]["probe.py"] == probe_text()
     (container,) = daemons["spec"]["template"]["spec"]["containers"]
     assert container["env"][0]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
@@ -176,8 +177,8 @@ def test_the_manifest_holds_the_probe() -> None:
 
 def test_a_job_has_one_pod_on_each_node_and_ends() -> None:
     yaml = pytest.importorskip("ruamel.yaml").YAML(typ="safe")
-    _, job = yaml.load_all(kubernetes_manifest(nodes=7))
-    _, daemons = yaml.load_all(kubernetes_manifest())
+    _, job = yaml.load_all(probe_manifest(nodes=7))
+    _, daemons = yaml.load_all(probe_manifest())
     assert (job["kind"], job["spec"]["completions"], job["spec"]["parallelism"]) == ("Job", 7, 7)
     pod, other = (one["spec"]["template"]["spec"] for one in (job, daemons))
     (apart,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -203,7 +204,7 @@ def test_a_job_has_a_number_of_pods(capsys: pytest.CaptureFixture[str], tmp_path
 @pytest.mark.parametrize("nodes", [None, 7])
 def test_the_manifest_is_valid(nodes: int | None) -> None:
     validate = pytest.importorskip("kubernetes_validate")
-    documents = list(pytest.importorskip("ruamel.yaml").YAML(typ="safe").load_all(kubernetes_manifest(nodes=nodes)))
+    documents = list(pytest.importorskip("ruamel.yaml").YAML(typ="safe").load_all(probe_manifest(nodes=nodes)))
     for document in documents:
         validate.validate(document, "1.37", strict=True)
     documents[-1]["spec"]["template"]["spec"]["container"] = []

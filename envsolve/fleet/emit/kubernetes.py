@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
 from typing import Any
 
+from envsolve.fleet.kubernetes import container, documents, indexed_job, on_nodes
 from envsolve.fleet.plan import FleetPlan, Group
 from envsolve.fleet.verify import report_of
 
@@ -23,60 +23,27 @@ _HEADING = """\
 _IMAGE = "ubuntu:24.04"
 _LABEL, _LONGEST = "envsolve-verify", 63
 _SECONDS = 1800
+_KEPT_SECONDS = 86_400
 
 
 def render(fleet: Path, made: FleetPlan, python: str) -> str:
     """Return Jobs as JSON, which is YAML, below a comment."""
-    jobs = (json.dumps(_job(fleet, group, python), indent=2) for group in made.groups)
-    return _HEADING.format(fleet=shlex.quote(str(fleet))) + "\n---\n".join(jobs) + "\n"
+    jobs = (_job(fleet, group, python) for group in made.groups)
+    return _HEADING.format(fleet=shlex.quote(str(fleet))) + documents(*jobs)
 
 
 def _job(fleet: Path, group: Group, python: str) -> dict[str, Any]:
     name = re.sub(r"[^a-z0-9]+", "-", f"{_LABEL}-{group.name}".lower())[:_LONGEST].strip("-")
     labels = {"app": _LABEL, "plan": name}
-    count = len(group.nodes)
-    hosts = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(group.nodes)}
-    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    mount = {"name": "fleet", "mountPath": str(fleet)}
     pod = {
-        "restartPolicy": "Never",
         "tolerations": [{"operator": "Exists"}],
-        "affinity": {
-            "nodeAffinity": {required: {"nodeSelectorTerms": [{"matchExpressions": [hosts]}]}},
-            "podAntiAffinity": {required: [apart]},
-        },
-        "containers": [
-            {
-                "name": "verify",
-                "image": _IMAGE,
-                "command": ["sh", "-c", _script(fleet, group, python)],
-                "env": [
-                    {"name": "ENVSOLVE_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-                    # All GPUs of the node, also while other pods hold them.
-                    {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
-                    {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
-                ],
-                "volumeMounts": [{"name": "fleet", "mountPath": str(fleet)}],
-            }
-        ],
+        "affinity": on_nodes([*group.nodes]),
+        "containers": [container("verify", _IMAGE, _script(fleet, group, python), "compute,utility", mount)],
         "volumes": [{"name": "fleet", "hostPath": {"path": str(fleet), "type": "Directory"}}],
     }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": count,
-            "parallelism": count,
-            # A node that fails is not tried again, and does not stop the others.
-            "backoffLimitPerIndex": 0,
-            "maxFailedIndexes": count,
-            "activeDeadlineSeconds": _SECONDS,
-            "ttlSecondsAfterFinished": 86_400,
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
+    count = len(group.nodes)
+    return indexed_job(name, labels, pod, pods=count, retries=0, seconds=_SECONDS, kept_seconds=_KEPT_SECONDS)
 
 
 def _script(fleet: Path, group: Group, python: str) -> str:
