@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from packaging.markers import Environment
 from packaging.specifiers import SpecifierSet
@@ -27,10 +29,10 @@ PROBE_SECONDS = 30.0
 # Run by the interpreter itself, in isolation; old Pythons included, so it stays within the standard library of 3.8.
 # `_base_executable` is the interpreter behind a virtual environment, which may be the very one being replaced. The pip
 # that `ensurepip` installs is beside it, or where Debian has put it.
-_PROBE = """
-import glob, json, os, platform, sys, sysconfig
+_FACTS = """
+import glob, os, platform, sys, sysconfig
 folders = [sysconfig.get_config_var("WHEEL_PKG_DIR"), os.path.join(os.path.dirname(os.__file__), "ensurepip/_bundled")]
-print(json.dumps({
+facts = {
     "base": getattr(sys, "_base_executable", None) or sys.executable,
     "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     "pip": max((path for folder in folders if folder for path in glob.glob(folder + "/pip-*.whl")), default=None),
@@ -47,8 +49,9 @@ print(json.dumps({
         "python_version": ".".join(platform.python_version_tuple()[:2]),
         "sys_platform": sys.platform,
     },
-}))
+}
 """
+_PROBE = f"{_FACTS}\nimport json\nprint(json.dumps(facts))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +124,29 @@ def fitting(python: str | None, requires: SpecifierSet | None = None, extra: Ite
 
 def probe(executable: str) -> Target | None:
     """The interpreter at ``executable``; None if it is not a CPython that runs (a version manager's shim may not)."""
-    answer = ask([executable, "-I", "-c", _PROBE], os.environ, limit=PROBE_SECONDS)
-    try:
-        facts = json.loads((answer or "").partition("\n")[0])
-    except (ValueError, RecursionError):
-        return None
+    if _is_this_python(executable):
+        facts = _run(_FACTS)["facts"]  # without the 60 ms in which another process starts
+    else:
+        answer = ask([executable, "-I", "-c", _PROBE], os.environ, limit=PROBE_SECONDS)
+        try:
+            facts = json.loads((answer or "").partition("\n")[0])
+        except (ValueError, RecursionError):
+            return None
     if facts["markers"]["implementation_name"] != "cpython":
         return None
     pip = Path(facts["pip"]) if facts["pip"] else None
     return Target(Path(facts["base"]), facts["markers"], facts["free_threaded"], pip)
+
+
+def _is_this_python(executable: str | Path) -> bool:
+    return os.path.realpath(executable) == os.path.realpath(sys.executable)
+
+
+def _run(source: str) -> dict[str, Any]:
+    """Run here what another interpreter would run, and return the names that it defines."""
+    names: dict[str, Any] = {}
+    exec(source, names)
+    return names
 
 
 def _candidates(python: str | None) -> Iterator[str]:
@@ -171,19 +188,19 @@ def _fits(target: Target, python: str | None, requires: SpecifierSet | None) -> 
 # scripts are written last, after the context has been told the final place: they name nothing else. The line of
 # pyvenv.cfg with the command that made it is dropped: nothing reads it, and it names a directory that will be gone.
 _MAKE = """
-import os, sys, venv
-staging, final = sys.argv[1:]
-builder = venv.EnvBuilder(symlinks=True, prompt=os.path.basename(final))
-context = builder.ensure_directories(staging)
-builder.create_configuration(context)
-builder.setup_python(context)
-with open(context.cfg_path, encoding="utf-8") as file:
-    lines = [line for line in file if not line.startswith("command ")]
-with open(context.cfg_path, "w", encoding="utf-8") as file:
-    file.writelines(lines)
-context.env_dir = final
-context.env_exe = os.path.join(final, context.bin_name, os.path.basename(context.env_exe))
-builder.setup_scripts(context)
+def make(staging, final):
+    import os, venv
+    builder = venv.EnvBuilder(symlinks=True, prompt=os.path.basename(final))
+    context = builder.ensure_directories(staging)
+    builder.create_configuration(context)
+    builder.setup_python(context)
+    with open(context.cfg_path, encoding="utf-8") as file:
+        lines = [line for line in file if not line.startswith("command ")]
+    with open(context.cfg_path, "w", encoding="utf-8") as file:
+        file.writelines(lines)
+    context.env_dir = final
+    context.env_exe = os.path.join(final, context.bin_name, os.path.basename(context.env_exe))
+    builder.setup_scripts(context)
 """
 
 
@@ -193,15 +210,28 @@ def make_environment(target: Target, staging: Path, final: Path) -> None:
     Raises:
         InstallError: The interpreter lacks the ``venv`` module, or the directory cannot be written.
     """
-    command = [str(target.executable), "-I", "-c", _MAKE, str(staging), str(final)]
+    if _is_this_python(target.executable):
+        try:
+            _run(_MAKE)["make"](str(staging), str(final))
+        except ModuleNotFoundError as error:
+            raise _without_venv(target) from error
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            raise explained("python -m venv", 1, [str(error)]) from error
+        return
+    source = f"{_MAKE}\nimport sys\nmake(*sys.argv[1:])"
+    command = [str(target.executable), "-I", "-c", source, str(staging), str(final)]
     made = stream(command, environ=os.environ, on_line=lambda line: None)
     if any("No module named" in line for line in made.stderr.splitlines()):
-        raise InstallError(
-            f"{target.executable} has no venv module",
-            hint="on Debian and Ubuntu it is in the package python3-venv; `uv python install` gives a complete Python",
-        )
+        raise _without_venv(target)
     if made.returncode != 0:
         raise explained("python -m venv", made.returncode, made.stderr.splitlines())
+
+
+def _without_venv(target: Target) -> InstallError:
+    return InstallError(
+        f"{target.executable} has no venv module",
+        hint="on Debian and Ubuntu it is in the package python3-venv; `uv python install` gives a complete Python",
+    )
 
 
 def made_of(environment: Path) -> dict[Path, os.stat_result | None]:

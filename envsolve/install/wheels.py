@@ -27,7 +27,6 @@ from envsolve.install.staging import Staging
 from envsolve.machine.model import Machine
 from envsolve.planning.plan import Plan
 from envsolve.system.limits import count_of
-from envsolve.system.processes import ask
 from envsolve.system.progress import format_size
 from envsolve.system.streaming import stream
 
@@ -118,7 +117,7 @@ def _make(
     # pip comes from the interpreter's own bundled wheel, which no index is needed for.
     pip = managers.bundled_pip(target)
     chosen, program = managers.choose(manager, environment / "bin" / "python", target, pip)
-    title = _title(program)
+    title = chosen.title(program)
     planned = {file.name for file in aim.files}
     extra = [pip] if pip is not None and "pip" not in planned else []
 
@@ -324,9 +323,3 @@ def _size(size: int | None) -> str:
     if size is None:
         return ""
     return f" ({format_size(size)})"
-
-
-def _title(program: Sequence[str]) -> str:
-    """Name and version, as the program says them: ``uv 0.13.9``."""
-    answer = ask([*program, "--version"], os.environ, limit=interpreters.PROBE_SECONDS)
-    return " ".join(answer.split()[:2]) if answer else program[0]

@@ -150,6 +150,9 @@ class Manager(Protocol):
             pip: The pip wheel that it carries.
         """
 
+    def title(self, program: Sequence[str]) -> str:
+        """Name and version of the program: ``uv 0.13.9``."""
+
     def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
         """The rest of the command line: install exactly ``requirements`` into the environment of ``python``."""
 

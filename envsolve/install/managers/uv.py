@@ -10,7 +10,8 @@ import tomli_w
 
 from envsolve.install import managers
 from envsolve.install.files import File
-from envsolve.install.interpreters import Target, uv_program
+from envsolve.install.interpreters import PROBE_SECONDS, Target, uv_program
+from envsolve.system.processes import ask
 
 
 class Uv:
@@ -26,6 +27,11 @@ class Uv:
         """The uv executable, if there is one."""
         found = uv_program()
         return [found] if found else None
+
+    def title(self, program: Sequence[str]) -> str:
+        """As it prints them itself."""
+        answer = ask([*program, "--version"], os.environ, limit=PROBE_SECONDS)
+        return " ".join(answer.split()[:2]) if answer else program[0]
 
     def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
         """``uv pip install`` of exact files: no dependencies, none shared with uv's cache.
