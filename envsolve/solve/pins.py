@@ -57,39 +57,47 @@ def choose_python(asked: Asked, machines: Sequence[Machine], family: Family, cli
     of_family = [(n, s) for n, s in wanted if family.owns(n) and family.knows(n, without_variant(s))]
     running = (p for p in pythons if all(_runs(structs.replace(family, python=p), *demand) for demand in of_family))
     # To judge all builds for a Python takes 10 ms: the others are judged only if wheels may decide among them.
-    decide = client is not None and _bounded(asked, [Environment.of(machines[0], python) for python in pythons], family)
-    suitable = list(running if decide else islice(running, 1)) or [
+    bounded = _bounded(asked, pythons, family) if client is not None else {}
+    suitable = list(running if any(bounded.values()) else islice(running, 1)) or [
         p for p in pythons if all(_published(family, p, *demand) for demand in of_family)
     ]
     if client is None or len(suitable) < 2:
         return (suitable or pythons)[0]
-    return _with_most_wheels(suitable, asked, family, client)
+    return _with_most_wheels(suitable, bounded, family, client)
 
 
-def _bounded(asked: Asked, environments: Sequence[Environment], family: Family) -> dict[str, SpecifierSet]:
-    """The packages outside the family that the request bounds from above on one of some environments."""
+def _bounded(asked: Asked, pythons: Sequence[str], family: Family) -> dict[str, dict[str, SpecifierSet]]:
+    """By Python, the packages outside the family that the request bounds from above there."""
+    return {python: _bounded_on(asked, Environment.of(family.machines[0], python), family) for python in pythons}
+
+
+def _bounded_on(asked: Asked, environment: Environment, family: Family) -> dict[str, SpecifierSet]:
     every: dict[str, SpecifierSet] = {}
     named = {canonicalize_name(need.requirement.name) for need in asked.needs}
     for requirement in (need.requirement for need in (*asked.needs, *asked.constraints)):
         name = canonicalize_name(requirement.name)
         here = requirement.url is None and name in named and not family.owns(name)
-        if here and (requirement.marker is None or any(one.wants(requirement.marker) for one in environments)):
+        if here and environment.wants(requirement.marker):
             every[name] = every.get(name, SpecifierSet()) & requirement.specifier
     return {n: s for n, s in every.items() if any(one.operator in _BOUNDING for one in s)}
 
 
-def _with_most_wheels(pythons: Sequence[str], asked: Asked, family: Family, client: IndexClient) -> str:
-    """The first Python for which the fewest packages that the request bounds lack a file, or else a wheel."""
+def _with_most_wheels(
+    pythons: Sequence[str],
+    bounded: Mapping[str, Mapping[str, SpecifierSet]],
+    family: Family,
+    client: IndexClient,
+) -> str:
+    """The first Python for which the fewest of the packages that the request bounds there lack a file, or a wheel."""
     environments = [Environment.of(family.machines[0], python) for python in pythons]
-    bounded = _bounded(asked, environments, family)
-    client.prefetch(bounded)
+    client.prefetch(dict.fromkeys(name for python in pythons for name in bounded[python]))
     scout = CandidateSelector(client, environments[0], {}, (), family.exclude_newer)
     lacking = {python: [0, 0, 0] for python in pythons}
-    for package, specifier in bounded.items():
-        with contextlib.suppress(IndexUnavailableError):
-            for environment in environments:
+    for environment in environments:
+        for package, specifier in bounded[environment.python].items():
+            with contextlib.suppress(IndexUnavailableError):
                 lacking[environment.python][scout.lacks_wheel(package, specifier, environment, environments)] += 1
-    return min(pythons, key=lambda python: (lacking[python][2], lacking[python][1]))
+    return min(lacking, key=lambda python: (lacking[python][2], lacking[python][1]))
 
 
 def python_with_wheels(
