@@ -82,7 +82,6 @@ from envsolve.solve.preferences import named_variants, parse_exclude_newer, pref
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Budget, Solution, UnsolvableError
 from envsolve.toolchain.model import Compiled, Toolchain, about_other_sources, about_trees, is_unread
-from envsolve.toolchain.plan import about_missing_tools, where_it_runs
 
 # Seconds, least and most rounds of a solve that only proves a remedy: pages and metadata are in memory by then.
 _TRIAL = (8.0, 1_500, 3_000)
@@ -94,10 +93,12 @@ class _Refusal(NamedTuple):
     Attributes:
         frame: The plan without packages.
         why: The reason, computed only on demand: with fixes that further solves have proved, or without these.
+        opened: What the directories of the request require, in place of the directories.
     """
 
     frame: Plan
     why: Callable[[bool], Conflict]
+    opened: tuple[Need, ...]
 
 
 def make_plan(
@@ -139,8 +140,9 @@ def make_plan(
     for proved in (False, True) if _is_free(request, machines) else (True,):
         conflict = answer.why(proved)
         if proved and not any(fix.unlocks or fix.pythons for fix in conflict.remedies):
-            opened = _answer_about_trees(asked, machines, request, catalogue, client)
-            conflict = opened.why(True) if opened else conflict
+            changed = structs.replace(asked, needs=answer.opened)
+            other = _answer(changed, machines, request, catalogue, client) if changed.needs != asked.needs else None
+            conflict = other.why(True) if isinstance(other, _Refusal) else conflict
         conflict = with_proved_pythons(conflict, fits, catalogue.pythons)
         if plans and _is_free(request, machines):
             python, plan = next(iter(plans.items()))
@@ -153,18 +155,6 @@ def make_plan(
 def _is_free(request: Request, machines: Sequence[Machine]) -> bool:
     """Whether neither the request nor the machines say which Python it is."""
     return request.python is None and python_of(machines) is None
-
-
-def _answer_about_trees(
-    asked: Asked, machines: Sequence[Machine], request: Request, catalogue: Catalogue, client: IndexClient
-) -> _Refusal | None:
-    """The refusal of what the directories of a request require, in place of the directories; None without any."""
-    somewhere = environments_of(machines, request.python or catalogue.pythons[0])[0]
-    needs = DirectReferences(client).opened(asked.needs, somewhere)
-    if needs == asked.needs:
-        return None
-    other = _answer(structs.replace(asked, needs=needs), machines, request, catalogue, client)
-    return None if isinstance(other, Plan) else other
 
 
 def _with_wheels_of_old(plan: Plan, asked: Asked, request: Request, catalogue: Catalogue, client: IndexClient) -> Plan:
@@ -241,7 +231,7 @@ def _answer(
     of_family = {n: s & constraints.get(n, SpecifierSet()) for n, s in wanted.items() if family.owns(n)}
     limits = Limits(of_family, request.cuda)
     if not admits_python(asked.requires_python, python):
-        return _Refusal(frame, lambda proved: python_not_allowed(family, limits))
+        return _Refusal(frame, lambda proved: python_not_allowed(family, limits), opened.needs)
     stand_ins = family.stand_ins(wanted)
     digests = digests_of((*asked.needs, *asked.constraints), environment)
     selector = CandidateSelector(
@@ -275,7 +265,7 @@ def _answer(
         found = with_assembler(with_ready_wheels(found, resolve), resolve)
         plan = _complete(frame, with_build_tools(found, [*wanted], resolve), [*wanted], python)
     except NothingFitsError as nothing:
-        return _Refusal(frame, nothing.conflict)
+        return _Refusal(frame, nothing.conflict, opened.needs)
     declared = about_environments(asked.environments, (environment, *others))
     places = about_places(plan.packages, client, catalogue.family)
     sources = about_sources(asked.sources, plan.cuda, family)
@@ -312,6 +302,8 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
     environment = dict(found.assembler.environment) if found.assembler else {}
     taken = off_index(solution, family)
     if compiled or (taken and found.torch):
+        from envsolve.toolchain.plan import about_missing_tools, where_it_runs
+
         toolchain, cautions = toolchain_of(found, compiled)
         about += cautions if compiled else ()
         about += about_missing_tools(toolchain, {p.name: p.version for p in pinned.packages})
