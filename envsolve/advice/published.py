@@ -14,7 +14,7 @@ from envsolve.advice.torch import conda_replacements
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import SourceProject
 from envsolve.facts.catalogue import Catalogue, nearest_variants
-from envsolve.rules.judge import Judge
+from envsolve.rules.judge import judge_of
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code, libraries_serve
 from envsolve.rules.nvidia.toolchain import CompilerFacts, arch_list, gcc_for
@@ -288,7 +288,7 @@ def _sourcebuild_runs(option: Option, cards: Sequence[ComputeCapability], family
     served = all(libraries_serve(cuda, cc, facts.toolkits, facts.architectures).ok for cc in cards)
     if not served:
         return False
-    judges = (Judge(machine, facts) for machine in family.machines)
+    judges = (judge_of(machine, facts) for machine in family.machines)
     verdicts = [v for judge in judges for v in judge.verdicts(option.build, None)]
     return all(reason.ok for verdict in verdicts for reason in verdict.reasons if reason.rule in _BINDING)
 

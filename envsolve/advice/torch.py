@@ -20,7 +20,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Gpu, Machine, Platform
 from envsolve.packages.model import read_version
 from envsolve.packages.requirements import Source
-from envsolve.rules.judge import Judge, worst
+from envsolve.rules.judge import judge_of, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.platform import Environment, environments_of, python_tag, same_system
@@ -237,7 +237,7 @@ def _why_not(variant: str, family: Family) -> str:
     """Why the newest torch of a variant does not run on the machines; empty if it has none for their systems."""
     reasons: dict[str, None] = {}
     for machine in family.machines:
-        judge = Judge(machine, family.facts)
+        judge = judge_of(machine, family.facts)
         here = [
             build
             for build in family.catalogue.builds("torch")

@@ -27,7 +27,7 @@ from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Machine
-from envsolve.rules.judge import Judge, as_judged, worst
+from envsolve.rules.judge import as_judged, judge_of, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.system.files import real_path
@@ -379,7 +379,7 @@ def _verdict(environment: Environment, torch: TorchFiles, machine: Machine, cata
         cuda=cuda,
     )
     judged = as_judged(machine, None, catalogue.drivers)
-    return worst(Judge(judged, Facts.of(catalogue)).verdicts(build, None))
+    return worst(judge_of(judged, Facts.of(catalogue)).verdicts(build, None))
 
 
 def describe(found: Survey) -> str:

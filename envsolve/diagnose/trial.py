@@ -28,7 +28,7 @@ from envsolve.facts.builds import Build
 from envsolve.packages.commands import Command, Meaning, parse
 from envsolve.packages.shell import simple_commands
 from envsolve.rules.conda import CondaJudge
-from envsolve.rules.judge import Judge, worst
+from envsolve.rules.judge import judge_of, worst
 from envsolve.rules.platform import python_fits
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.solve.preferences import DEFAULT
@@ -115,7 +115,7 @@ def _verdicts(build: Build, scene: Scene) -> Iterator[Verdict]:
         if scene.by_conda:
             yield CondaJudge((machine,), scene.facts, ()).verdict(build)
         else:
-            yield from Judge(machine, scene.facts).verdicts(build, scene.python)
+            yield from judge_of(machine, scene.facts).verdicts(build, scene.python)
 
 
 @dataclasses.dataclass

@@ -22,7 +22,7 @@ from envsolve.locks.read import as_its_tool_writes_it, read_lock_file
 from envsolve.locks.uv import DEV
 from envsolve.machine.known import target_of
 from envsolve.machine.model import Machine, one_line
-from envsolve.rules.judge import Judge, as_judged, worst
+from envsolve.rules.judge import as_judged, judge_of, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import Environment, admits_python, same_system
 from envsolve.rules.verdict import Level, Verdict
@@ -199,7 +199,7 @@ class _Case(msgspec.Struct, frozen=True):
         return self.found[package, variant]
 
     def _of_wheel(self, package: Locked, variant: str | None) -> _Taken | None:
-        judge = Judge(self.machine, self.facts)
+        judge = judge_of(self.machine, self.facts)
         judged = [
             _Taken(package, build, worst(judge.verdicts(build, self.python)))
             for build in builds_of(package, self.catalogue, self.environment, variant)

@@ -21,7 +21,7 @@ from envsolve.machine.known import machines_or_host
 from envsolve.machine.model import Gpu, Machine
 from envsolve.packages.requirements import Asked, Need
 from envsolve.planning.request import check_python_text
-from envsolve.rules.judge import Judge, as_judged, fast_paths_of, python_of, with_assumed_driver, worst
+from envsolve.rules.judge import as_judged, fast_paths_of, judge_of, python_of, with_assumed_driver, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.verdict import FastPath, Verdict
 from envsolve.solve.family import Family, Option
@@ -119,7 +119,7 @@ def judge(build: Build, machine: Machine | None = None, *, python: str | None = 
     named = check_python_text(python)
     checked = check_python(named, catalogue) if named else python_of([here])
     judged = as_judged(here, None, catalogue.drivers)
-    return worst(Judge(judged, Facts.of(catalogue)).verdicts(build, checked))
+    return worst(judge_of(judged, Facts.of(catalogue)).verdicts(build, checked))
 
 
 def list_builds(package: str, machines: Sequence[Machine], python: str | None, catalogue: Catalogue) -> BuildList:
@@ -190,7 +190,7 @@ def _lines(
     found = []
     for build, machine in zip(option.builds, machines, strict=True):
         gpus: Sequence[Gpu | None] = machine.gpus or (None,)
-        verdicts = Judge(machine, facts).verdicts(build, python)
+        verdicts = judge_of(machine, facts).verdicts(build, python)
         for gpu, verdict in zip(gpus if len(verdicts) == len(gpus) else (None,), verdicts, strict=True):
             found.append(
                 BuildLine(

@@ -19,7 +19,7 @@ from envsolve.packages.links import hashed
 from envsolve.packages.model import IndexFile
 from envsolve.packages.requirements import Need
 from envsolve.planning.plan import DriverNeed, Support
-from envsolve.rules.judge import Judge, fast_paths_of
+from envsolve.rules.judge import fast_paths_of, judge_of
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON
 from envsolve.rules.nvidia.driver import driver_runs, lifted
@@ -154,7 +154,7 @@ def judged_builds(solution: Solution, family: Family, python: str) -> tuple[Judg
     """Every family build of a solution, on every GPU of every machine; without those that only the CPU runs."""
     # A build without CUDA code has one verdict, however many GPUs the machine has: hence the lenient zip.
     machines, members = family.machines, family.catalogue.family
-    judges = [(machine, Judge(machine, family.facts)) for machine in machines]
+    judges = [(machine, judge_of(machine, family.facts)) for machine in machines]
     return tuple(
         Judged(build, machine, gpu, verdict)
         for option in _options(solution)

@@ -30,7 +30,7 @@ from envsolve.packages.requirement_files import read_requirements
 from envsolve.protect.dry_run import check_names_of, read_command, run_dry
 from envsolve.protect.keep import TORCH, family_of, version_of
 from envsolve.rules.conda import CondaJudge, as_build
-from envsolve.rules.judge import Judge, worst
+from envsolve.rules.judge import judge_of, worst
 from envsolve.rules.verdict import Level
 
 SCHEMA: Literal["envsolve.forecast/1"] = "envsolve.forecast/1"
@@ -292,7 +292,7 @@ def verdict_on(scene: Scene, torch: Change, machine: Machine) -> tuple[Literal["
     verdict = (
         CondaJudge((scene.machine,), scene.facts, ()).verdict(build)
         if record is not None
-        else worst(Judge(scene.machine, scene.facts).verdicts(build, None))
+        else worst(judge_of(scene.machine, scene.facts).verdicts(build, None))
     )
     if verdict.level is Level.NONE:
         failed = "; ".join(reason.text for reason in verdict.failures if not reason.rule.startswith("triton"))

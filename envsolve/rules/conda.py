@@ -14,7 +14,7 @@ from envsolve.facts.builds import Build, CondaBuild
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import TritonRelease, toolkit_of
 from envsolve.machine.model import Machine, Platform
-from envsolve.rules.judge import Judge, worst
+from envsolve.rules.judge import Judge, judge_of, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.values import CudaVersion
@@ -173,7 +173,7 @@ class CondaJudge:
         """A judge for each machine, with conda-forge's Triton: the ptxas that it runs is that of the environment."""
         if cuda not in self._judges:
             facts = structs.replace(self._facts, tritons=_with_ptxas_of(self._facts, cuda)) if cuda else self._facts
-            self._judges[cuda] = tuple(Judge(machine, facts) for machine in self.machines)
+            self._judges[cuda] = tuple(judge_of(machine, facts) for machine in self.machines)
         return self._judges[cuda]
 
     def _judged(self, candidate: Candidate) -> JudgedBuild:

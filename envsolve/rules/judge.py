@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from envsolve.facts.builds import ANY, Build
@@ -41,6 +42,11 @@ class VendorRules(Protocol):
 VENDORS: Mapping[str, Callable[[Machine, Facts], VendorRules]] = {"nvidia": Nvidia}
 
 
+# The verdicts of one judge on the builds of torch take 2 MB.
+_KEPT_JUDGES = 32
+_KEPT_VERDICTS = 10_000
+
+
 class Judge:
     """The rules applied to one machine; facts that depend only on the machine are computed once for all builds."""
 
@@ -57,6 +63,8 @@ class Judge:
         # By the record itself, which the answer keeps alive: to compare it would cost more than to judge it.
         known = self._judged.get((id(build), python))
         if known is None:
+            if len(self._judged) >= _KEPT_VERDICTS:  # many are of builds that only one question knows
+                self._judged.clear()
             self._judged[id(build), python] = known = build, self._verdicts(build, python)
         return known[1]
 
@@ -76,6 +84,18 @@ class Judge:
         return _installable(
             self._machine.platform, build.made_for, build.libc, build.pythons, build.requires_python, python
         )
+
+
+def judge_of(machine: Machine, facts: Facts) -> Judge:
+    """The judge of a machine, shared by all questions of this process about equal machines."""
+    # Machines that are read twice are equal, not the same. To write one down takes 10 us, to judge torch 30 ms.
+    key = msgspec.json.encode(machine)
+    judge: Judge | None = facts.judges.get(key)
+    if judge is None:
+        if len(facts.judges) >= _KEPT_JUDGES:
+            facts.judges.pop(next(iter(facts.judges)), None)
+        facts.judges[key] = judge = Judge(machine, facts)
+    return judge
 
 
 class Unjudged:

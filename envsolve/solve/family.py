@@ -15,7 +15,7 @@ from envsolve.facts.catalogue import Catalogue, pythons
 from envsolve.facts.evidence import GpuSupport
 from envsolve.facts.files import GPU_SUPPORT
 from envsolve.machine.model import Machine, Platform
-from envsolve.rules.judge import Judge, worst
+from envsolve.rules.judge import Judge, judge_of, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON, agrees, cuda_suffix, serves_cuda
 from envsolve.rules.platform import admits_python, same_system
@@ -103,7 +103,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
     named: NamedVariants = NamedVariants()
     requires_python: str | None = None
     decisive: frozenset[str] = frozenset()
-    _judge_of: dict[tuple[int, int], Judge] = {}
+    _judge_of: dict[tuple[int, int], tuple[Machine, Judge]] = {}
 
     # Of this very family: a changed copy begins with none of it.
     @cached_property
@@ -270,23 +270,23 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _judge(self, published: Sequence[Build]) -> tuple[Option, ...]:
         found = []
-        for builds in _by_option(published).values():
+        for builds in _newest_first(published):
             chosen = [self._for_machine(builds, m, judge) for m, judge in zip(self.machines, self._judges, strict=True)]
             if not all(map(self._published, {id(build): build for build, _ in chosen}.values())):
                 continue
             verdict = worst([v for _, verdicts in chosen for v in verdicts])
             found.append(Option(tuple(build for build, _ in chosen), verdict))
-        return tuple(sorted(found, key=lambda o: o.version, reverse=True))
+        return tuple(found)
 
     @cached_property
     def _judges(self) -> tuple[Judge, ...]:
-        # A copy of this family for some of the machines, or for another Python, has the same judges. The values
-        # themselves are the key, and each judge keeps its own alive.
+        # A copy of this family for some of the machines, or for another Python, has the same judges. The machines
+        # themselves are the key, and are kept alive, since the judge of one may be that of an equal one.
         keys = [(id(machine), id(self.facts)) for machine in self.machines]
         for key, machine in zip(keys, self.machines, strict=True):
             if key not in self._judge_of:
-                self._judge_of[key] = Judge(machine, self.facts)
-        return tuple(self._judge_of[key] for key in keys)
+                self._judge_of[key] = machine, judge_of(machine, self.facts)
+        return tuple(self._judge_of[key][1] for key in keys)
 
     def _order(self, package: str) -> tuple[Option, ...]:
         options = [option for option in self.judged(package) if self._usable(package, option)]
@@ -377,10 +377,22 @@ def _distance(verdict: Verdict) -> tuple[bool, int]:
     return any(reason.rule == "platform" for reason in verdict.failures), verdict.level.rank
 
 
-def _by_option(builds: Sequence[Build]) -> Mapping[tuple[str, ...], list[Build]]:
-    groups: dict[tuple[str, ...], list[Build]] = {}
-    for build in builds:
-        # What a local version says besides the variant: the torch and the ABI of a release wheel.
-        keys = build.local.removeprefix(f"+{build.variant}")
-        groups.setdefault((build.version, build.variant, build.index, keys), []).append(build)
-    return groups
+# By the records themselves, which the answer keeps alive: it is the same for every machine and Python.
+_GROUPED: dict[int, tuple[Sequence[Build], tuple[list[Build], ...]]] = {}
+_KEPT_GROUPS = 64
+
+
+def _newest_first(published: Sequence[Build]) -> tuple[list[Build], ...]:
+    """The builds of a package by the option that they are of, that of the newest version first."""
+    if id(published) not in _GROUPED:
+        if len(_GROUPED) >= _KEPT_GROUPS:
+            _GROUPED.pop(next(iter(_GROUPED)), None)
+        groups: dict[tuple[str, ...], list[Build]] = {}
+        for build in published:
+            # What a local version says besides the variant: the torch and the ABI of a release wheel.
+            keys = build.local.removeprefix(f"+{build.variant}")
+            groups.setdefault((build.version, build.variant, build.index, keys), []).append(build)
+        versions = {key: published_version(some[0].version + some[0].local) for key, some in groups.items()}
+        ordered = tuple(groups[key] for key in sorted(groups, key=versions.__getitem__, reverse=True))
+        _GROUPED[id(published)] = published, ordered
+    return _GROUPED[id(published)][1]

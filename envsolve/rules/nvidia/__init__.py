@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
 import msgspec
 
@@ -39,8 +40,9 @@ class Facts(msgspec.Struct, frozen=True, eq=False, dict=True):
     contained: frozenset[str] = frozenset()
 
     @classmethod
+    @lru_cache(maxsize=8)
     def of(cls, catalogue: Catalogue) -> Facts:
-        """Take the tables out of a catalogue."""
+        """Take the tables out of a catalogue, once: what is worked out for one question holds for the next."""
         tritons = {release.version: release for release in catalogue.tritons}
         return cls(
             catalogue.toolkits,
@@ -51,6 +53,11 @@ class Facts(msgspec.Struct, frozen=True, eq=False, dict=True):
             ForwardFacts(catalogue),
             frozenset(name for name, member in catalogue.family.items() if member.contained),
         )
+
+    @cached_property
+    def judges(self) -> dict[bytes, Any]:
+        """The judges of machines by these facts; see :func:`envsolve.rules.judge.judge_of`."""
+        return {}
 
     @cached_property
     def _best(self) -> dict[tuple[tuple[str, ...], ComputeCapability], tuple[Level, Arch | None]]:
