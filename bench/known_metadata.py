@@ -25,7 +25,8 @@ from envsolve.facts.evidence import Source
 from envsolve.facts.files import KNOWN_METADATA, data_folder
 from envsolve.facts.maintain.steps import known_order, newest_metadata
 from envsolve.facts.maintain.update import dump_catalogue_file
-from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.machine.completed import machine_from_target
+from envsolve.machine.target import parse_target
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.packages.requirement_files import read_requirements

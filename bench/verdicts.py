@@ -11,8 +11,9 @@ import sys
 from itertools import cycle, islice, product
 
 from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.completed import machine_from_target
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.machine.target import parse_target
 from envsolve.rules.judge import Judge
 from envsolve.rules.nvidia import Facts
 

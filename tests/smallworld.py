@@ -17,8 +17,9 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence, Source
 from envsolve.facts.files import BUILDS, INDEXES, PLACEHOLDERS, Kind, Record, data_folder
 from envsolve.facts.maintain.update import dump_catalogue_file, group_requires
+from envsolve.machine.completed import machine_from_target
 from envsolve.machine.model import Machine
-from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.machine.target import parse_target
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import KnownFiles
 from envsolve.packages.requirement_files import read_requirements

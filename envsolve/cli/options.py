@@ -183,7 +183,8 @@ def _part(option: str, text: str) -> str:
     from msgspec.structs import asdict
 
     from envsolve.facts.catalogue import Catalogue
-    from envsolve.machine.target import in_words_of_parts, parse_target
+    from envsolve.machine.completed import in_words_of_parts
+    from envsolve.machine.target import parse_target
 
     may_say, example = _PARTS[option]
     part = f"driver {text}" if option == "driver" and text.strip() else text

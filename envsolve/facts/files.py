@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, cast
@@ -306,7 +306,7 @@ def settle(record: Any, keys: Mapping[str, str], requires: Mapping[str, tuple[st
 
 
 def _matches(pattern: str) -> Callable[[str], object]:
-    return re.compile(pattern).fullmatch
+    return partial(re.fullmatch, pattern)  # compiled at first use: few users have a directory of their own
 
 
 def _iso_date(text: str) -> bool:

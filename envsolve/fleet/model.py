@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.completed import complete
 from envsolve.machine.known import parse_machine
 from envsolve.machine.model import Machine, one_line
-from envsolve.machine.target import complete
 from envsolve.solve.limits import kind_of
 from envsolve.system.files import from_json, read_regular
 from envsolve.system.limits import NAME_LENGTH, count_of

@@ -21,8 +21,8 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.fleet import constraints
 from envsolve.fleet.model import Inventory, NodeClass, by_reason, is_node, names_folded, read_saved
 from envsolve.formats import group_names, remarks
+from envsolve.machine.completed import complete
 from envsolve.machine.model import Driver, Machine, one_line
-from envsolve.machine.target import complete
 from envsolve.planning import plans as planning
 from envsolve.planning.groups import Plans
 from envsolve.planning.lock import Assumptions, assumptions_of

@@ -242,8 +242,8 @@ def detect() -> Machine:
     A machine without a GPU or a driver is fine.
     """
     from envsolve.facts.catalogue import Catalogue
+    from envsolve.machine.completed import complete
     from envsolve.machine.detect import detect as read_host
-    from envsolve.machine.target import complete
 
     return complete(read_host(), Catalogue())
 
@@ -274,7 +274,8 @@ def describe_target(target: str, catalogue: Catalogue | None = None) -> Machine:
         UsageError: The string, or a GPU name in it, cannot be read.
     """
     from envsolve.facts.catalogue import Catalogue
-    from envsolve.machine.target import machine_from_target, parse_target
+    from envsolve.machine.completed import machine_from_target
+    from envsolve.machine.target import parse_target
 
     facts = catalogue or Catalogue()
     machine = machine_from_target(parse_target(target), facts)
@@ -296,7 +297,7 @@ def load_machines(path: str | os.PathLike[str], catalogue: Catalogue | None = No
         UsageError: A file does not hold a machine.
     """
     from envsolve.facts.catalogue import Catalogue
-    from envsolve.machine.target import complete
+    from envsolve.machine.completed import complete
 
     facts = catalogue or Catalogue()
     return tuple(complete(machine, facts) for machine in read_machines([path_of(path, "path")]))

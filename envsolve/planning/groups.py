@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.completed import machine_from_target
 from envsolve.machine.model import Machine, changed
-from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.machine.target import parse_target
 from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked
 from envsolve.planning.assumptions import family_and_limits, plan_assuming

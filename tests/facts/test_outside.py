@@ -13,7 +13,8 @@ from packaging.version import Version
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.maintain.lookup import find_facts
-from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.machine.completed import machine_from_target
+from envsolve.machine.target import parse_target
 from envsolve.planning.builds import list_builds
 from envsolve.values import ComputeCapability
 

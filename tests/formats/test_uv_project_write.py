@@ -16,7 +16,8 @@ from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.formats import also_asked, edited, edits
 from envsolve.locks.judge import check_locks
-from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.machine.completed import machine_from_target
+from envsolve.machine.target import parse_target
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.planning.groups import Plans, make_plans
 from envsolve.planning.request import Request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from msgspec.structs import replace
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.gpu_names import find_gpu
+from envsolve.machine.completed import complete, driver_branch, machine_from_target
 from envsolve.machine.known import describe_target
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.machine.target import GRAMMAR, complete, driver_branch, machine_from_target, parse_target
+from envsolve.machine.target import GRAMMAR, parse_target
 
 EVIDENCE = {"evidence": "documented", "source": "s"}
 GPUS = {
@@ -375,3 +377,12 @@ def test_a_gpu_of_one_system_implies_its_platform(text: str, platform: Platform 
     assert machine.platform == platform
     if platform and platform.arch:
         assert machine.sources["platform.arch"].startswith("catalogue")
+
+
+def test_no_machine_is_called_like_a_gpu() -> None:
+    """So that the name of a GPU is not compared with the words of all machines."""
+    catalogue = Catalogue()
+    names = {name.lower() for model in catalogue.gpus for name in (model.name, *model.aliases)}
+    assert len(names) > 1_000
+    both = {(name, one.name) for one in catalogue.machine_names for name in names if re.fullmatch(one.words, name)}
+    assert not both

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envsolve.errors import UsageError
-from envsolve.packages.requirement_files import logical_lines, read_lines, read_requirements
+from envsolve.packages.requirement_files import read_lines, read_requirements
+from envsolve.packages.requirement_text import logical_lines
 from envsolve.packages.requirements import Asked
 
 AA = "aa" * 32

@@ -12,8 +12,9 @@ from packaging.utils import canonicalize_name
 
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.files import data_folder
+from envsolve.machine.completed import machine_from_target
 from envsolve.machine.model import Machine
-from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.machine.target import parse_target
 from envsolve.packages.client import IndexClient
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.settings import IndexSettings

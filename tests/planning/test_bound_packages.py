@@ -10,7 +10,8 @@ from packaging.version import Version
 
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
-from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.machine.completed import machine_from_target
+from envsolve.machine.target import parse_target
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import agrees
 from envsolve.rules.platform import python_fits

@@ -9,7 +9,8 @@ import pytest
 
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.files import data_folder
-from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.machine.completed import machine_from_target
+from envsolve.machine.target import parse_target
 from envsolve.planning.builds import BuildLine, BuildList, ReasonLine, describe, list_builds
 
 Verdict = Literal["native", "family", "ptx", "none", "unknown"]

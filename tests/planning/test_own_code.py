@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from envsolve.facts.catalogue import Catalogue
-from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.machine.completed import machine_from_target
+from envsolve.machine.target import parse_target
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import agrees
 from envsolve.solve.family import Family, Option

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.completed import machine_from_target
 from envsolve.machine.model import Machine
-from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.machine.target import parse_target
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.planning.plan import Plan
 from tests.planning.worlds import chosen, codes

@@ -32,8 +32,8 @@ from envsolve.diagnose.report.observation import (
 )
 from envsolve.diagnose.report.text import Log, with_short_numbers
 from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.completed import complete, driver_branch
 from envsolve.machine.model import Driver, Gpu, HostCompiler, Machine, Platform, Toolkit
-from envsolve.machine.target import complete, driver_branch
 from envsolve.values import CudaVersion, DriverVersion
 
 _READERS = (packages.READERS, gpus.READERS, prose.READERS, shell.READERS, system.READERS)

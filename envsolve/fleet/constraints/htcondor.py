@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envsolve.facts.catalogue import Catalogue
 from envsolve.fleet.model import Inventory
-from envsolve.machine.target import driver_branch
+from envsolve.machine.completed import driver_branch
 from envsolve.planning.lock import Assumptions
 
 NAME = "htcondor"

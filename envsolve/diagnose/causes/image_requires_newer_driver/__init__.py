@@ -9,7 +9,7 @@ from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.diagnose.tool_fixes import driver_knowing
-from envsolve.machine.target import driver_branch
+from envsolve.machine.completed import driver_branch
 from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)
