@@ -357,10 +357,10 @@ def _answered(answer: WhatIf, form: str) -> str:
 
 
 def _written(made: Plan, form: str) -> str:
-    from envsolve.formats import summary
-
     if form != "summary":
         return made.render(form)
+    from envsolve.formats import summary
+
     # Nothing is printed that may hold a password, as the URL of an index does.
     given = SETTINGS.words
     planned = given[:1] == ["plan"] and not {"-o", "--format"} & {*given} and not any("@" in word for word in given)

@@ -33,7 +33,7 @@ def read_text(path: Path) -> str:
         data = read_regular(path)
         # Byte order marks and "coding:" comments are rare, and what reads requirement files takes 50 ms to import.
         if data[:1] in (b"\xef", b"\xff", b"\xfe", b"\x00", b"#") or not data.isascii():
-            from envsolve.packages.requirement_files import decode
+            from envsolve.packages.requirement_text import decode
 
             return decode(data, str(path))
         return data.decode("ascii")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import posixpath
 import re
@@ -10,17 +9,16 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from envsolve.errors import UsageError
-from envsolve.packages.commands import Command, Meaning, option_names, parse_options
-from envsolve.packages.project_files import SETUP_CFG, load_project
-from envsolve.packages.projects import ask_project, ask_projects
+from envsolve.packages.requirement_text import decode, expand, logical_lines
 from envsolve.packages.requirements import (
     COMMAND_LINE,
+    PROJECT_FILES,
     Asked,
     Need,
     combine,
@@ -33,6 +31,10 @@ from envsolve.packages.requirements import (
 )
 from envsolve.system.files import MAX_BYTES, read_regular, real_path
 from envsolve.system.limits import REQUIREMENT_DEPTH, REQUIREMENT_FILES
+
+if TYPE_CHECKING:
+    # Late in the functions below: most lines have no options, and most requests name no project.
+    from envsolve.packages.commands import Command, Meaning
 
 Role = Literal["needs", "constraints"]
 AnyPath = TypeVar("AnyPath", bound=PurePath)
@@ -57,80 +59,6 @@ _SET_ASIDE = {
     "--config-settings -C --config-setting": "it concerns only the build",
     "--global-option": "it concerns only the build",
 }
-# The text of a file, by the rules of pip's "Requirements File Format": a backslash joins lines, ``#`` after white
-# space starts a comment, ``${NAME}`` is a variable, a byte order mark or a ``coding:`` comment tells the encoding.
-
-# Not with the white space in front of it: a long run would be looked through once for every character of it.
-_COMMENT = re.compile(r"(?<!\S)#.*$")
-_CODING = re.compile(rb"coding[:=]\s*([-\w.]+)")
-_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
-# The marks of UTF-32 begin with those of UTF-16 and must be looked for first.
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-
-
-def decode(data: bytes, origin: str) -> str:
-    """The text of a file: by its byte order mark, otherwise its ``coding:`` comment, otherwise UTF-8.
-
-    Raises:
-        UsageError: The bytes are not of that encoding, or the encoding is unknown.
-    """
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            return _decode(data[len(mark) :], encoding, origin)
-    for line in data.split(b"\n")[:2]:
-        if line.startswith(b"#") and (match := _CODING.search(line)):
-            return _decode(data, match[1].decode("ascii"), origin)
-    return _decode(data, "utf-8", origin)
-
-
-def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Number (from 1) and content of each line that is not empty, continuations joined and comments taken off."""
-    start, pieces = 0, list[str]()
-    for number, line in enumerate([*text.splitlines(), ""], 1):
-        start = start if pieces else number
-        is_comment = line.lstrip().startswith("#")
-        if line.endswith("\\") and not is_comment:
-            pieces.append(line[:-1])
-            continue
-        # The space keeps a comment line apart from the continuation that it ends.
-        joined = "".join([*pieces, f" {line}" if is_comment else line])
-        pieces.clear()
-        if content := _COMMENT.sub("", joined).strip():
-            yield start, content
-
-
-def expand(line: str, environment: Mapping[str, str], origin: str) -> str:
-    """Put the values of environment variables in place of ``${NAME}``.
-
-    Raises:
-        UsageError: A variable is not set: a URL with a hole in it would fail later, and less clearly.
-    """
-
-    def value(match: re.Match[str]) -> str:
-        name = match[1]
-        if name not in environment:
-            raise wrong(origin, f"the environment variable {name} is not set", f"set {name}, or write its value")
-        return environment[name]
-
-    return _VARIABLE.sub(value, line)
-
-
-def _decode(data: bytes, encoding: str, origin: str) -> str:
-    try:
-        text = data.decode(encoding)
-    except LookupError:
-        raise wrong(origin, f"unknown encoding {encoding}", "save the file as UTF-8") from None
-    except UnicodeDecodeError as error:
-        raise wrong(origin, f"byte {error.start} is not {encoding} text", "save the file as UTF-8") from None
-    if "\0" in text:
-        raise wrong(origin, "the file is not text")
-    return text
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -141,7 +69,7 @@ class Line(msgspec.Struct, frozen=True):
         number: From 1; 0 if the whole file is meant.
         role: Whether the file's requirements are needs or constraints.
         requirement: The text in front of the options; may be empty.
-        options: The options, parsed as on pip's command line.
+        parsed: The options, parsed as on pip's command line; None if there are none.
         problem: Why the line, or the file, cannot be read; the other attributes then say what could be.
     """
 
@@ -149,8 +77,15 @@ class Line(msgspec.Struct, frozen=True):
     number: int
     role: Role
     requirement: str = ""
-    options: Command = Command("pip", ())
+    parsed: Command | None = None
     problem: UsageError | None = None
+
+    @property
+    def options(self) -> Command:
+        """The options, also if there are none."""
+        from envsolve.packages.commands import Command
+
+        return self.parsed or Command("pip", ())
 
     @property
     def origin(self) -> str:
@@ -160,7 +95,7 @@ class Line(msgspec.Struct, frozen=True):
     @property
     def misplaced(self) -> str | None:
         """The first option behind a requirement that counts only on a line of its own; tried with pip 23.3 and 26.3."""
-        named = (one.name for one in self.options.arguments if self.requirement)
+        named = (one.name for one in self.options.arguments if self.requirement and self.parsed)
         return next((name for name in named if name and name not in _BEHIND), None)
 
 
@@ -191,7 +126,7 @@ def read_lines(
         yield Line(path, 0, role, problem=wrong(str(path), what, "name fewer files"))
     if left[0] < 0 or len(trail) >= REQUIREMENT_DEPTH:
         return
-    if path.name in ("pyproject.toml", SETUP_CFG) and role == "needs":
+    if path.name in PROJECT_FILES and role == "needs":
         yield Line(path, 0, role, str(path))
         return
     # On disk a link may give one file many names; elsewhere there are no links.
@@ -214,7 +149,7 @@ def read_lines(
     for number, content in logical_lines(text):
         line = _parsed(content, Line(path, number, role), variables)
         roles: tuple[tuple[Meaning, Role], ...] = (("files", role), ("constraints", "constraints"))
-        for meaning, inner in roles:
+        for meaning, inner in roles if line.parsed else ():
             for name in line.options.values(meaning):
                 inside, led = path.parent / name, (*trail, identity)
                 yield from read_lines(inside, read, inner, variables=variables, trail=led, left=left)
@@ -233,8 +168,10 @@ def _parsed(content: str, line: Line, variables: Mapping[str, str] | None) -> Li
     line = replace(line, requirement=requirement.strip())
     if not rest:
         return line
+    from envsolve.packages.commands import option_names, parse_options
+
     try:
-        line = replace(line, options=parse_options(shlex.split(rest), "pip"))
+        line = replace(line, parsed=parse_options(shlex.split(rest), "pip"))
     except ValueError as error:
         return replace(line, problem=wrong(line.origin, f"{rest}: {error}"))
     for one in line.options.arguments:
@@ -284,7 +221,11 @@ def _content(path: Path) -> str:
 def _asked(line: Line) -> Iterator[Asked]:
     if line.problem is not None:
         raise line.problem
-    options, origin = line.options, line.origin
+    options, origin = line.parsed, line.origin
+    if options is None:
+        if line.requirement:
+            yield _ask(line.requirement, origin, line.role)
+        return
     hashes = tuple(digest_of(text, origin) for text in options.values("hashes"))
     if hashes and not line.requirement:
         raise wrong(origin, "--hash without a requirement", "write it after its requirement, on the same line")
@@ -343,6 +284,9 @@ def _ask(text: str, origin: str, role: Role, hashes: tuple[str, ...] = ()) -> As
             raise wrong(origin, "a project cannot be a constraint", "name packages and versions")
         if hashes:
             raise wrong(origin, "a local project cannot have a --hash", "leave the --hash out")
+        from envsolve.packages.project_files import load_project
+        from envsolve.packages.projects import ask_project
+
         path, extras = project
         return ask_project(load_project(path, origin), extras, ())
     need = Need(read_requirement(text, origin), origin, hashes)
@@ -388,6 +332,8 @@ def read_requirements(
         else:
             parts.append(Asked(needs=(Need(read_requirement(tree or argument, COMMAND_LINE), COMMAND_LINE),)))
     if named or extras or groups:
+        from envsolve.packages.projects import ask_projects
+
         of_trees = {extra for part in parts for need in part.needs for extra in need.requirement.extras}
         parts += ask_projects(named, extras, groups, of_trees)
     if files or constraints:

@@ -24,6 +24,7 @@ from envsolve.system.files import home_path, is_file, is_folder, real_path
 from envsolve.system.limits import is_sane
 
 COMMAND_LINE = "command line"  # the origin of what is written there
+PROJECT_FILES = ("pyproject.toml", "setup.cfg")  # read as a project where a requirement file is named
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -214,7 +215,7 @@ def project_path(text: str) -> tuple[Path, tuple[str, ...]] | None:
     assert match is not None  # every part of the pattern may be empty
     path = home_path(match["path"])
     extras = tuple(extra.strip() for extra in (match["extras"] or "").split(",") if extra.strip())
-    if path.name in ("pyproject.toml", "setup.cfg"):
+    if path.name in PROJECT_FILES:
         return path, extras
     if _is_path(match["path"]) and is_folder(path):
         return path / "pyproject.toml", extras

@@ -24,7 +24,6 @@ from envsolve.planning.pinning import Pinned
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON, chosen_ptxas, triton_runs
 from envsolve.rules.nvidia.driver import lifted
-from envsolve.rules.nvidia.toolchain import ptxas_packages
 from envsolve.rules.verdict import Reason
 from envsolve.solve.candidate_selector import CandidateSelector, Ready, ready
 from envsolve.solve.family import Family, Option
@@ -42,7 +41,6 @@ from envsolve.toolchain.model import (
     is_windows,
     on_windows,
 )
-from envsolve.toolchain.plan import build_needs, toolchain_for
 from envsolve.values import ComputeCapability, CudaVersion
 
 # A ptxas out of a package, for a Triton whose own ones do not serve the GPUs (rule 6).
@@ -118,6 +116,8 @@ def assemblers(
     failures = {card: reason for card in cards if (reason := card.runs(release, facts)).ok is False}
     if not failures:
         return
+    from envsolve.rules.nvidia.toolchain import ptxas_packages  # late: most plans need no other ptxas
+
     replaced = {p.override for card in failures if (p := chosen_ptxas(release, card.cc))}
     # The lowest family first, because its cubins load on the oldest drivers; within a family the newest knows
     # most GPUs.
@@ -316,6 +316,8 @@ def with_build_tools(found: Resolved, asked: Sequence[str], resolve: Resolve) ->
     compiled = compiled_in(found, asked)
     if not compiled:
         return found
+    from envsolve.toolchain.plan import build_needs  # late: most plans compile nothing
+
     toolchain, _ = toolchain_of(found, compiled)
     # The tools were chosen for this torch; an answer that moves torch to fit the tools in would need other tools again.
     kept = ("torch", TRITON, *(one.name for one in compiled))
@@ -342,6 +344,8 @@ def compiled_in(found: Resolved, asked: Sequence[str]) -> tuple[Compiled, ...]:
 
 def toolchain_of(found: Resolved, compiled: Sequence[Compiled]) -> tuple[Toolchain, tuple[PlanWarning, ...]]:
     """The toolchain that compiles sources for the machines of a plan, and warnings about it."""
+    from envsolve.toolchain.plan import toolchain_for
+
     torch, family = found.torch, found.family
     known = [driver.cuda if (driver := lifted(m, family.facts.forward)) else None for m in family.machines]
     # One driver of unknown CUDA makes the minimum meaningless: it may be the oldest of them.

@@ -8,7 +8,6 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from envsolve.advice.changes import driver_for
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.evidence import Evidence
@@ -203,6 +202,8 @@ def _held_back(option: Option, family: Family, asked: SpecifierSet) -> Iterator[
         if other.version <= option.version:
             return
         if other.verdict.level.usable and other.verdict.triton is False and other.matches(asked):
+            from envsolve.advice.changes import driver_for
+
             why = next(r for r in other.verdict.reasons if r.rule in _TRITON_RULES)
             text = (
                 f"{although_newer(option, other)}, because Triton (torch.compile and many libraries use it) would not "

@@ -17,7 +17,6 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.hardware import CompilerPackages
 from envsolve.machine.model import Machine
 from envsolve.packages.urls import UNREAD, Tree
-from envsolve.rules.nvidia.toolchain import covers
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.values import CudaVersion
 
@@ -221,6 +220,8 @@ def nvcc_of(
         machines: All that the sources are compiled on.
         compilers: What the package managers have.
     """
+    from envsolve.rules.nvidia.toolchain import covers
+
     holders: dict[str, CompilerPackages] = {
         one.manager: one for one in compilers if "nvcc" in one.provides and covers(one, cuda)
     }
