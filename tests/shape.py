@@ -25,6 +25,14 @@ _BRANCHES = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHand
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Every statement within a node, with the handlers and cases that hold others: a tenth of all nodes."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(node, field, ()):
+            yield child
+            yield from statements(child)
+
+
 @dataclass(frozen=True)
 class Module:
     """One module of the package: its dotted name and its text."""
@@ -38,8 +46,8 @@ class Module:
         return ast.parse(self.text)
 
     @cached_property
-    def nodes(self) -> tuple[ast.AST, ...]:
-        return tuple(ast.walk(self.tree))
+    def statements(self) -> tuple[ast.AST, ...]:
+        return tuple(statements(self.tree))
 
     @property
     def lines(self) -> int:
@@ -54,7 +62,7 @@ class Module:
     def code_and_comments(self) -> tuple[int, int]:
         """The number of code lines and of comments."""
         docstrings: set[int] = set()
-        for node in self.nodes:
+        for node in self.statements:
             text = node.value if isinstance(node, ast.Expr) else None
             if isinstance(text, ast.Constant) and isinstance(text.value, str):
                 docstrings |= set(range(text.lineno, (text.end_lineno or text.lineno) + 1))
@@ -72,7 +80,7 @@ class Module:
         return re.search(r"cuda|nvidia", self.text, re.IGNORECASE) is not None
 
     def functions(self) -> Iterator[_Function]:
-        for node in self.nodes:
+        for node in self.statements:
             if isinstance(node, _Function):
                 yield node
 
@@ -126,7 +134,7 @@ class Shape:
 
     def _imports(self, module: Module) -> set[str]:
         found: set[str] = set()
-        for node in module.nodes:
+        for node in module.statements:
             if isinstance(node, ast.ImportFrom) and node.module:
                 # `from package import module` uses the module, and nothing of the package itself.
                 full = [f"{node.module}.{alias.name}" for alias in node.names]

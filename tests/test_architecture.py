@@ -14,7 +14,7 @@ import pytest
 from pip._internal.models.index import PyPI, TestPyPI
 
 from envsolve._default_index import DEFAULT_INDEX
-from tests.shape import Shape, complexity, modules, parameters
+from tests.shape import Shape, complexity, modules, parameters, statements
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "envsolve"
@@ -79,7 +79,7 @@ def test_every_room_is_in_the_table_once() -> None:
 
 def test_a_room_imports_only_rooms_below_it() -> None:
     order = rooms()
-    inside = [(name_of(one.path), one.nodes) for one in modules() if room_of(name_of(one.path)) not in OUTSIDE]
+    inside = [(name_of(one.path), one.statements) for one in modules() if room_of(name_of(one.path)) not in OUTSIDE]
     assert [line for name, nodes in inside for line in upward(name, nodes, order)] == []
 
 
@@ -90,11 +90,16 @@ def test_a_room_imports_only_rooms_below_it() -> None:
         "from envsolve import cli",
         "from envsolve.cli.main import run",
         "def late():\n    from envsolve.cli import main",
+        "class Late:\n    def late(self):\n        with a:\n            from envsolve.cli import main",
+        "try:\n    pass\nexcept E:\n    from envsolve.cli import main",
+        "match a:\n    case 1:\n        from envsolve.cli import main",
+        "for a in b:\n    pass\nelse:\n    from envsolve.cli import main",
+        "try:\n    pass\nfinally:\n    import envsolve.cli.main",
         "if TYPE_CHECKING:\n    from envsolve.cli import main",
     ],
 )
 def test_an_import_upward_is_seen_wherever_it_hides(source: str) -> None:
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = list(statements(ast.parse(source)))
     assert len(upward("envsolve.machine.model", nodes, ["machine", "cli"])) == 1
     assert upward("envsolve.cli.main", nodes, ["machine", "cli"]) == []
 

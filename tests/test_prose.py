@@ -77,13 +77,14 @@ def strings() -> tuple[tuple[str, str | None, str | None], ...]:
 def _strings() -> Iterator[tuple[str, str | None, str | None]]:
     for module in modules():
         found = set()
-        for node in module.nodes:
+        nodes = list(ast.walk(module.tree))
+        for node in nodes:
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 text = ast.get_docstring(node)
                 if text:
                     found.add(id(node.body[0].value))  # type: ignore[attr-defined]
                     yield module.path.name, None, text
-        for node in module.nodes:
+        for node in nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in found:
                 yield module.path.name, node.value, None
 

@@ -65,8 +65,8 @@ def test_a_fault_of_the_program_is_told_as_one() -> None:
     "noise", [b"", b"\0\xff\xfe" * 1000, bytes(range(256)) * 400, b"a" * 100_000, b"\x1b[31m" * 5000, b"\r\n" * 9999]
 )
 def test_no_bytes_are_too_strange(noise: bytes) -> None:
-    assert answer("--log", "-", text=noise)["diagnoses"] == []
-    assert answer("--log", "-", text=noise + b"\n" + ERROR.encode() + noise)["diagnoses"]
+    assert answer("--log", "-", *MACHINE, text=noise)["diagnoses"] == []
+    assert answer("--log", "-", *MACHINE, text=noise + b"\n" + ERROR.encode() + noise)["diagnoses"]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def hostile(
 
 ROWS = [
     ("pip", "{folder}/pipe,sha256=AAAA,"),
-    ("pip", "/dev/zero,sha256=AAAA,0"),
+    pytest.param("pip", "/dev/zero,sha256=AAAA,0", marks=pytest.mark.slow),
     ("uv", "{up}{folder}/pipe,sha256=AA,"),
 ]
 
@@ -67,7 +67,15 @@ BROUGHT = {
 }
 
 
-@pytest.mark.parametrize("name", BROUGHT)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pyvenv.cfg",
+        "bin/python",
+        pytest.param(".envsolve", marks=pytest.mark.slow),
+        pytest.param("bin/activate", marks=pytest.mark.slow),
+    ],
+)
 def test_a_package_cannot_replace_what_makes_an_environment(tmp_path: Path, name: str) -> None:
     plan = hostile(tmp_path, files={BROUGHT[name]: "#!/bin/sh\nexit 0\n"})
     with pytest.raises(InstallError, match=rf"^hostile contains {re.escape(name)}, which belongs to the environment"):
@@ -76,7 +84,13 @@ def test_a_package_cannot_replace_what_makes_an_environment(tmp_path: Path, name
 
 
 @pytest.mark.parametrize(
-    ("manager", "name"), [("pip", "../../../out"), ("pip", "python"), ("uv", "{folder}/out"), ("uv", "python")]
+    ("manager", "name"),
+    [
+        ("pip", "../../../out"),
+        pytest.param("pip", "python", marks=pytest.mark.slow),
+        ("uv", "{folder}/out"),
+        ("uv", "python"),
+    ],
 )
 def test_a_console_script_lies_in_the_environment_and_is_not_its_python(
     tmp_path: Path, manager: str, name: str
