@@ -61,6 +61,28 @@ FAILURES = (
         slot="-cubin kernel.cu -o kernel.bin",
         after="python load.py kernel.bin",
     ),
+    Failure(
+        "ptx-forced",
+        ("no-kernel-for-gpu",),
+        "nvcc -gencode arch=compute_90,code=sm_90 fill.cu -o fill && ./fill",
+        "export CUDA_FORCE_PTX_JIT=1",
+        slot="fill.cu -o fill",
+        after="./fill",
+    ),
+    Failure(
+        "ptx-disabled",
+        ("no-kernel-for-gpu",),
+        "nvcc -gencode arch=compute_80,code=compute_80 fill.cu -o fill && ./fill",
+        "export CUDA_DISABLE_PTX_JIT=1",
+        slot="fill.cu -o fill",
+        after="./fill",
+    ),
+    Failure(
+        "hidden-from-cupy",
+        MASK,
+        "python -c 'import cupy; cupy.arange(3); print(\"WORKS\")'",
+        "export CUDA_VISIBLE_DEVICES=-1",
+    ),
     Failure("hidden-gpu", MASK, USE, "export CUDA_VISIBLE_DEVICES="),
     Failure("mask-beyond", MASK, USE, "export CUDA_VISIBLE_DEVICES=7"),
     Failure("mask-none", MASK, USE, "export CUDA_VISIBLE_DEVICES=NoDevFiles"),
@@ -75,11 +97,9 @@ FAILURES = (
     ),
     Failure("old-ptxas", PTXAS, "python add.py", OLD_PTXAS.format("11.7")),
     Failure("old-ptxas-version", PTXAS, "python add.py", OLD_PTXAS.format("12.0")),
-    Failure(
-        "ptxas-gone", (*PTXAS, "cuda-home-elsewhere"), "python add.py", "export TRITON_PTXAS_PATH=/opt/none/bin/ptxas"
-    ),
     Failure("compiler-gone", COMPILER, "python add.py", "export CC=/opt/none/bin/gcc"),
     Failure("nvcc-compiler-gone", COMPILER, "nvcc fill.cu -o fill && ./fill", "export NVCC_CCBIN=/opt/none/bin/g++"),
+    Failure("cxx-gone", COMPILER, INLINE, "export CXX=/opt/none/bin/g++"),
     Failure("cuda-home-gone", ("cuda-home-elsewhere", "nvcc-missing"), INLINE, "export CUDA_HOME=/opt/none"),
     Failure("list-unknown", ARCH, INLINE, "export TORCH_CUDA_ARCH_LIST=13.7"),
     Failure(
@@ -109,15 +129,6 @@ FAILURES = (
         ("cpu-build",),
         "python use_jax.py",
         "mkdir -p hide/jax_plugins && touch hide/jax_plugins/__init__.py\nexport PYTHONPATH=$PWD/hide",
-    ),
-    Failure("libcuda-link", ("libcuda-not-linkable",), "gcc -o count count.c -lcuda && ./count"),
-    Failure(
-        "cmake-native",
-        ("arch-list-unset", "nvcc-arch-unknown", *MASK),
-        "cmake -B out -DCMAKE_CUDA_ARCHITECTURES=native . && cmake --build out && CUDA_VISIBLE_DEVICES=0 out/fill",
-        "export CUDA_VISIBLE_DEVICES=",
-        slot="-B named . && cmake --build named",
-        after="CUDA_VISIBLE_DEVICES=0 named/fill",
     ),
     Failure("two-ranks-one-gpu", ("gpu-not-visible",), "torchrun --nproc-per-node=2 reduce.py", slot="reduce.py"),
     Failure("python-headers", ("python-headers-missing",), "gcc -shared -fPIC -o headers.so headers.c && echo WORKS"),
@@ -230,6 +241,10 @@ macros = [("OTHER", "1")] if os.environ.get("OTHER") else []
 modules = [Extension("other._C", ["other/_C.c"], define_macros=macros)]
 setup(name="other", version="1", packages=["other"], ext_modules=modules)
 """,
+    "tree/pyproject.toml": """[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+""",
     "make_venv.py": """import sys, sysconfig, venv, pathlib
 place = pathlib.Path(sys.argv[1])
 venv.create(place, with_pip=False)
@@ -243,15 +258,7 @@ pip.chmod(0o755)
 extern int cublasCreate_v2(void **);
 int main(void) { void *handle; puts(cublasCreate_v2(&handle) ? "cublas failed" : "WORKS"); }
 """,
-    "count.c": """#include <stdio.h>
-extern int cuInit(unsigned), cuDeviceGetCount(int *);
-int main(void) { int n = 0; puts(!cuInit(0) && !cuDeviceGetCount(&n) && n ? "WORKS" : "no GPU"); }
-""",
     "headers.c": "#include <Python.h>\n",
-    "CMakeLists.txt": """cmake_minimum_required(VERSION 3.24)
-project(fill LANGUAGES CUDA)
-add_executable(fill fill.cu)
-""",
     "reduce.py": """import os, torch, torch.distributed as dist
 dist.init_process_group("nccl")
 x = torch.ones(1, device="cuda:0")

@@ -19,7 +19,11 @@ def program() -> None:
     """
     if sys.argv[1:] != ["--version"]:  # which takes as long as this import
         import signal
+        import warnings
 
+        # Libraries warn about foreign text, such as an odd escape in a marker; the reader of a plan cannot mend it.
+        if not sys.warnoptions:
+            warnings.simplefilter("ignore")
         # A shell lets its background jobs ignore Ctrl-C, which is for the job in the foreground.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, interrupt_at_once)

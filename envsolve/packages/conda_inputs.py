@@ -202,6 +202,8 @@ def yaml_table(path: Path, kind: str = "environment.yml") -> dict[str, Any]:
             table = yaml.YAML(typ="safe", pure=True).load(text)
     except OSError as error:
         raise wrong(str(path), f"the file cannot be read: {error.strerror}") from None
+    except TypeError:
+        raise wrong(str(path), "a key is a list or a mapping") from None
     except (ValueError, RecursionError, yaml.error.YAMLError) as error:
         raise wrong(str(path), f"it is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(table, dict):

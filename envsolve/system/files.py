@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar
 
 from envsolve.errors import EnvsolveError, UsageError
-from envsolve.system.limits import NUMBER_DIGITS, has_long_number
+from envsolve.system.limits import KEY_PARTS, NUMBER_DIGITS, has_long_number, key_parts
 
 MAX_BYTES = 16 * 2**20
 """No requirement, machine or configuration file is larger."""
@@ -226,6 +226,8 @@ def parse_toml(text: str, path: Path, hint: str | None = None) -> dict[str, Any]
     else:
         import tomli as tomllib
 
+    if parts := key_parts(text):
+        raise UsageError(f"{path}: a key has {parts} parts; the limit is {KEY_PARTS}", hint=hint)
     try:
         table: dict[str, Any] = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a date of month 13, a number of 5,000 digits

@@ -109,6 +109,7 @@ HEAD = 'lock-version = "1.0"\ncreated-by = "tests"\n'
     ("text", "reason"),
     [
         ("= nonsense", "is not TOML"),
+        ("a" + ".a" * 20_000 + " = 1", "a key has 20001 parts; the limit is 500"),
         ("packages = []", "Missing required value"),
         (HEAD.replace("1.0", "9.0") + "packages = []", "9.0 is not supported"),
         (HEAD + "packages = []\n[tool.envsolve]\ndriver_required = 5", r"tool\.envsolve.*driver_required"),

@@ -7,7 +7,18 @@ import time
 
 import pytest
 
-from envsolve.system.limits import MIB, NUMBER_DIGITS, Counted, LimitError, has_long_number, is_sane, joined, printable
+from envsolve.system.limits import (
+    KEY_PARTS,
+    MIB,
+    NUMBER_DIGITS,
+    Counted,
+    LimitError,
+    has_long_number,
+    is_sane,
+    joined,
+    key_parts,
+    printable,
+)
 
 
 def test_a_stream_is_read_up_to_the_limit() -> None:
@@ -49,3 +60,29 @@ def test_a_number_that_python_does_not_convert_is_found_in_linear_time() -> None
     before = time.process_time()
     assert not has_long_number((b"9" * NUMBER_DIGITS + b"a") * 4000)
     assert time.process_time() - before < 3
+
+
+DOTS = "." * 2 * KEY_PARTS
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a" + ".a" * KEY_PARTS + " = 1", KEY_PARTS + 1),
+        ("[a" + " . a" * KEY_PARTS + "]", KEY_PARTS + 1),
+        ('"a;"' + '."a;"' * KEY_PARTS + " = 1", KEY_PARTS + 1),
+        ("a" + ".a" * (KEY_PARTS - 1) + " = 1", 0),
+        (f"a = '{DOTS}'  # {DOTS}", 0),
+        (f'a = """\n{DOTS}"\n"""', 0),
+        (f"a = [{'1.5, ' * KEY_PARTS}]", 0),
+    ],
+)
+def test_a_dotted_key_of_many_parts_is_found(text: str, parts: int) -> None:
+    assert key_parts(f"[project]\n{text}\n") == parts
+
+
+@pytest.mark.parametrize("start", ['"""', '"', '"a\n', '"a\\', "'''\n"], ids=repr)
+def test_unclosed_strings_take_linear_time(start: str) -> None:
+    before = time.process_time()
+    key_parts(start * 300_000 + DOTS)
+    assert time.process_time() - before < 5

@@ -82,6 +82,7 @@ def test_an_environment_file_is_read(tmp_path: Path) -> None:
         ("channels: [x]\n", "not an environment.yml"),
         ("dependencies: numpy\n", "not an environment.yml"),
         ("dependencies: [\n", "not YAML"),
+        ("? - pip:\n    - x\nvariables:\n  A: b\n", "a key is a list or a mapping"),
         ("dependencies:\n  - numpy: 2\n", "is no dependency"),
         ("dependencies:\n  - pip:\n      - --frobnicate\n", "pip: line 1: --frobnicate is not an option"),
         ("dependencies:\n  - pip:\n", "pip: None is not a requirement"),

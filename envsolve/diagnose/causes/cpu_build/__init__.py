@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence, vendors_own
+from envsolve.diagnose.causes._shared import Cause, lines, shown_variable, torch_evidence, vendors_own
 from envsolve.diagnose.fixes import conda_remedies, jetson_remedies, led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.rebuilding import archs_for, source_of
@@ -30,14 +30,24 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     """A CPU build is proven by its version, by its own message, or by the catalogue."""
     if match := CAUSE.first(scene, "extension"):
         yield _extension(scene, match)
+    if hidden := CAUSE.first(scene, "jax-plugin"):
+        yield _plugin_hidden(scene, hidden)
     providers = CAUSE.first(scene, "onnxruntime")
     if providers:
         package = with_libraries(scene, "onnxruntime-gpu") or "onnxruntime-gpu"
         fix = CAUSE.fix("onnxruntime", package=package)
         yield CAUSE.finding("onnxruntime", Grounds.STATED, lines(providers), [fix])
     # Otherwise another module than torch is the subject.
-    if not providers and not CAUSE.first(scene, *CAUSE.file.stated):
+    if not (hidden or providers or CAUSE.first(scene, *CAUSE.file.stated)):
         yield from _of_torch(scene)
+
+
+def _plugin_hidden(scene: Scene, match: Match) -> Finding:
+    """JAX's plug-in is registered, but another directory hides its module or its files are gone."""
+    path = shown_variable(scene, "PYTHONPATH")
+    names = ("jax-path", "jax-plugin") if path else ("jax-plugin",)
+    fixes = [CAUSE.fix(name, **match.groups) for name in names]
+    return CAUSE.finding("jax-plugin", Grounds.STATED, (*lines(match), *path), fixes, **match.groups)
 
 
 def _of_torch(scene: Scene) -> Iterator[Finding | RuledOut]:
@@ -72,7 +82,7 @@ def _is_another_fault(scene: Scene, weak: Match | None) -> bool:
 
 
 def _is_jax(scene: Scene) -> bool:
-    return "jax" in scene.report.installed or scene.first("jax-cpu", "jax-platforms") is not None
+    return "jax" in scene.report.installed or scene.first("jax-cpu", "jaxlib-cpu", "jax-platforms") is not None
 
 
 def _of_environment(scene: Scene, proved: bool) -> bool:

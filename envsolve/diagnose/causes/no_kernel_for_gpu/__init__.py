@@ -7,7 +7,7 @@ from typing import Literal
 
 from packaging.specifiers import SpecifierSet
 
-from envsolve.diagnose.causes._shared import Cause, gpu_names, hip_version, lines, torch_evidence
+from envsolve.diagnose.causes._shared import Cause, gpu_names, hip_version, lines, shown_variable, torch_evidence
 from envsolve.diagnose.causes.mixed_flavours.linker import published_wheel
 from envsolve.diagnose.fixes import (
     companions_for_torch,
@@ -41,6 +41,9 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("hip", Grounds.STATED, (*lines(hip), *torch_evidence(scene)), ways)
         return
     limit, match, missing = CAUSE.first(scene, "limit"), failure(scene), lacking(scene)
+    if setting := _of_ptx_setting(scene, match):
+        yield setting
+        return
     if faiss := CAUSE.first(scene, "faiss"):
         yield CAUSE.finding("faiss", Grounds.STATED, (*lines(faiss), *scene.gpu_evidence), _of_faiss(scene))
     if limit and not CAUSE.first(scene):
@@ -59,6 +62,20 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield _torch_lacks(scene, match, missing)
     elif match and not harmless(scene):
         yield _another_binary(scene, match)
+
+
+def _of_ptx_setting(scene: Scene, failed: Match | None) -> Finding | None:
+    """A variable of the driver by which only PTX counts, or only machine code."""
+    disabled = CAUSE.first(scene, "ptx-disabled")
+    set_ = {name for name, seen in scene.report.variables.items() if seen.value != "0"}
+    if failed and "CUDA_FORCE_PTX_JIT" in set_:
+        variable = "CUDA_FORCE_PTX_JIT"
+    elif disabled or (failed and "CUDA_DISABLE_PTX_JIT" in set_):
+        variable = "CUDA_DISABLE_PTX_JIT"
+    else:
+        return None
+    evidence = (*lines(disabled or failed), *shown_variable(scene, variable))
+    return CAUSE.finding(variable, Grounds.STATED, evidence, [CAUSE.fix("ptx", variable=variable)])
 
 
 def _of_compiler(scene: Scene) -> Finding | None:
