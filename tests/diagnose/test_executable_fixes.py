@@ -224,6 +224,70 @@ KINDS = {
         "python-headers-missing",
         r"for /f %v in \('\.\\python_embeded\\python\.exe .*py_version_nodot.*xcopy",
     ),
+    "cuDNN for Paddle": (
+        "pip install paddlepaddle-gpu==2.5.2.post120\n(PreconditionNotMet) Cannot load cudnn shared library.",
+        "library-mismatch",
+        r"nvidia-cudnn-cu12==8\.\*.*ln -sf libcudnn\.so\.8 libcudnn\.so",
+    ),
+    "WSL without its libraries": (
+        "nvidia-container-cli: mount error: stat failed: /usr/lib/wsl/lib/libcuda.so.1: no such file or directory",
+        "no-driver",
+        "wsl --update && wsl --shutdown",
+    ),
+    "an image with a driver's libraries": (
+        "$ docker run --gpus all my/clara:4.0\nnvidia-container-cli: mount error: file creation failed: "
+        "/var/lib/docker/overlay2/a/merged/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1: file exists: unknown.",
+        "no-driver",
+        r"FROM my/clara:4\.0.*rm -f .*libcuda\.so.*docker build -t image-fixed",
+    ),
+    "Docker Desktop without a driver": (
+        "docker compose up\nWSL2, Docker Desktop\nnvidia-container-cli: initialization error: load library failed: "
+        "libnvidia-ml.so.1: cannot open shared object file",
+        "no-driver",
+        "wsl --update",
+    ),
+    "a package in uv's hint": (
+        "RUN pip install uv\nRUN uv sync\nNo module named 'torch'\nhint: This error likely indicates "
+        "that `flash-attn@2.7.3` depends\n4.9   on `torch`, but doesn't declare it as a build dependency.",
+        "build-isolation",
+        r"flash-attn = \[\{ requirement = \"torch\"",
+    ),
+    "a program for newer drivers": (
+        "GPU: Tesla V100-SXM2-16GB\nNVIDIA Driver: 535.288.01\nOllama\nCUDA error: device kernel image is invalid",
+        "ptx-newer-than-driver",
+        r"Install NVIDIA driver 575\S+ or newer, up to branch R580",
+    ),
+    "a module that is not loaded": (
+        "ggml_cuda_init: failed to initialize CUDA: unknown error\nNVIDIA GeForce RTX 3090\nDriver Version: 545.29.02",
+        "driver-needs-reload",
+        "modprobe nvidia_uvm",
+    ),
+    "a project of pixi without CUDA": (
+        "pixi add jaxlib=*=*cuda* jax\njaxlib would require __cuda *, for which no candidates were found.",
+        "virtual-package-missing",
+        r"pixi workspace system-requirements add cuda 12 && pixi add jaxlib=\*=\*cuda\* jax",
+    ),
+    "TensorRT from an archive": (
+        "TensorRT 8.2.5.1\nImportError: libnvinfer.so.8: cannot open shared object file: No such file or directory",
+        "library-mismatch",
+        r"find / -name 'libnvinfer\.so\.8\*'",
+    ),
+    "Python as a library": (
+        "trtllm-serve --help\nImportError: libpython3.10.so.1.0: cannot open shared object file: No such file",
+        "library-mismatch",
+        r"get_config_var\(\"LIBDIR\"\)",
+    ),
+    "a machine without a GPU of NVIDIA": (
+        "00:02.0 VGA compatible controller: Intel Corporation CometLake-U GT2 [UHD Graphics] (rev 02)\n"
+        "RuntimeError: Found no NVIDIA driver on your system.",
+        "no-driver",
+        "--device cpu",
+    ),
+    "torchvision on a Mac": (
+        "macOS 15.3 arm64\ntorch 2.10.0\ntorchvision 0.24.1\nRuntimeError: operator torchvision::nms does not exist",
+        "mixed-flavours",
+        r"pip install --no-deps torchvision==0\.25\.0",
+    ),
 }
 
 

@@ -213,7 +213,7 @@ FIRST = {
     "pixi-solve": (
         "$ pixi add jaxlib=*=*cuda*\njaxlib 0.6 would require __cuda *, for which no candidates were found",
         "virtual-package-missing",
-        r"CONDA_OVERRIDE_CUDA=",
+        r"pixi workspace system-requirements add cuda",
     ),
     "pixi-index": (
         '[tool.pixi.pypi-dependencies]\ntorch = { version = "==2.5.1+cu121" }\nBecause there is no version of '

@@ -17,7 +17,7 @@ _INSTALLED = re.compile(r"(?:pip3? install|uv add|uv pip install) (?:-\S+ )*([^\
 _COLLECTED = re.compile(r"^\s{0,8}Collecting (?!torch\b)([A-Za-z][\w.-]*(?:==\d[\w.]*)?)", re.MULTILINE)
 _PINNED = re.compile(r"^\s{0,8}Collecting (torch==\d[\w.]*)(?!\S)", re.MULTILINE)
 _FAILED = re.compile(
-    r"[Ff]ailed to (?:download and )?build:? [`']?([\w.-]+(?:==[\w.+]+)?)|`([\w.-]+)@([\w.+]+)` depends on"
+    r"[Ff]ailed to (?:download and )?build:? [`']?([\w.-]+(?:==[\w.+]+)?)|`([\w.-]+)@([\w.+]+)` depends\b"
 )
 
 

@@ -18,6 +18,7 @@ from envsolve.diagnose.causes.library_mismatch.cudnn import (
     of_cudnn8,
     of_cudnn_dll,
     of_own_cudnn,
+    of_paddle,
     one_cudnn,
     own_is_older,
 )
@@ -68,6 +69,8 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("sublibrary", Grounds.STATED, lines(match), one_cudnn(scene))
     if match := CAUSE.first(scene, "dll-dependency"):
         yield _of_dependency(scene, match)
+    if match := CAUSE.first(scene, "paddle"):
+        yield of_paddle(scene, match)
     if match := CAUSE.first(scene, "onnxruntime"):
         by_dll = [_of_onnxruntime(scene, windows=True)]
         yield CAUSE.finding("onnxruntime", Grounds.STATED, lines(match), by_dll)
@@ -97,7 +100,7 @@ def _of_numpy(match: Match, grounds: Grounds) -> Finding:
 
 def _of_program(scene: Scene) -> Iterator[Finding]:
     """A program beside torch looks for a CUDA library that the loader does not find."""
-    match = scene.first("cuda-library-missing")
+    match = scene.first("cuda-library-missing") if not CAUSE.first(scene, "nvinfer") else None
     program = _looking(scene, match) if match else None
     # Another CUDA than torch's: mixed-flavours says which build of the companion goes with it.
     mixed = scene.first("cudart-missing") and program is not None and scene.family.follows_torch(program)

@@ -167,3 +167,17 @@ def of_ctranslate2(scene: Scene, match: Match) -> Finding:
     consequences = ("lock-incomplete", "mixed-flavours")
     values = {"library": match.groups["library"], "major": major, "beside": beside}
     return CAUSE.finding("ctranslate2", Grounds.STATED, evidence, fixes, consequences, **values)
+
+
+#: The CUDA that a wheel from Paddle's own pages was built for, ``2.5.2.post120``: these wheels load cuDNN 8.
+_PADDLE = re.compile(r"\.post(?P<major>1[012])\d\b")
+
+
+def of_paddle(scene: Scene, match: Match) -> Finding:
+    """Paddle finds no cuDNN under the name without a version, which wheels do not have."""
+    built = _PADDLE.search(scene.report.text)
+    driver = scene.driver.cuda.partition(".")[0] if scene.driver and scene.driver.cuda else "12"
+    major = built["major"] if built else "11" if driver == "11" else "12"
+    values = {"cudnn": "8", "major": major}
+    fixes, consequences = [CAUSE.fix("paddle", **values)], ("lock-incomplete",)
+    return CAUSE.finding("paddle", Grounds.STATED, lines(match), fixes, consequences, **values)

@@ -21,6 +21,7 @@ from envsolve.diagnose.fixes import (
     installer,
     jetson_remedies,
     pair_with,
+    release_for,
     replacements,
 )
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut, public, shown
@@ -161,6 +162,10 @@ def _fixes(scene: Scene, torch: Torch, name: str) -> Iterator[Fix]:
         return
     if scene.is_jetson:
         yield from jetson_remedies(scene)
+        return
+    own = release_for(scene, name, torch=torch.version) if scene.on_mac and name in _CLOSE else None
+    if own:
+        yield CAUSE.fix("of-mac", package=name, version=own.version, torch=torch.version)
         return
     exact = SpecifierSet(f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else ""))
     version = public(scene.report.installed, name)

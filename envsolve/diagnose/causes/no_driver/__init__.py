@@ -17,6 +17,8 @@ _UUIDS = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{20,30}")
 #: A variable with an empty value, which the readers of assignments do not take for one.
 _EMPTY = re.compile(r"CUDA_VISIBLE_DEVICES=(?:\"\"|'')?[ \t]*(?:\n|;|$)")
 _NO_GPUS = re.compile(r"docker run\b(?![^\n]*(?:--gpus|--runtime|--device|NVIDIA_VISIBLE))[^\n]*")
+#: The lines of lspci for what drives a display or computes.
+_ADAPTER = re.compile(r"^.*\b(?:VGA compatible|3D|Display) controller: .*$", re.MULTILINE)
 _NO_NV = re.compile(
     r"(?P<program>singularity|apptainer) (?P<verb>run|exec|shell|instance start) (?![^\n]*--nv)(?P<rest>\S[^\n]*)"
 )
@@ -26,8 +28,8 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     """Distinguish a hidden GPU and a container without GPUs from a missing driver."""
     if Cause("driver-needs-reload").first(scene, "mismatch"):
         return
-    if listing := CAUSE.first(scene, "cdi", "ldcache"):
-        yield _without_list(scene, listing)
+    if of_runtime := CAUSE.first(scene, "mount-wsl", "mount-exists", "cdi", "ldcache"):
+        yield _of_runtime(scene, of_runtime)
         return
     strong = CAUSE.first(scene)
     if strong and (route := scene.other_vendor):
@@ -55,7 +57,28 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     elif scene.in_container or match.signature.id == "docker-no-gpu":
         yield CAUSE.finding("container", grounds, evidence, _container(scene))
     else:
-        yield CAUSE.finding("host", grounds, evidence, _host(scene))
+        yield _on_host(scene, grounds, evidence)
+
+
+def _on_host(scene: Scene, grounds: Grounds, evidence: tuple[str, ...]) -> Finding:
+    """No driver answers on the machine itself; its list of devices may say that it has no NVIDIA GPU."""
+    adapters = _ADAPTER.findall(scene.report.text)
+    if adapters and not any("nvidia" in one.lower() for one in adapters):
+        shown = (*evidence, *(one.strip()[:200] for one in adapters))
+        return CAUSE.finding("no-gpu", grounds, shown, [CAUSE.fix("on-cpu"), CAUSE.fix("elsewhere")])
+    return CAUSE.finding("host", grounds, evidence, _host(scene))
+
+
+def _of_runtime(scene: Scene, match: Match) -> Finding:
+    """The container runtime cannot mount the driver's libraries: WSL has none, or the image has its own."""
+    if match.signature.role in ("cdi", "ldcache"):
+        return _without_list(scene, match)
+    if match.signature.role == "mount-wsl":
+        return CAUSE.finding("mount-wsl", Grounds.STATED, lines(match), [CAUSE.fix("wsl-update"), CAUSE.fix("wsl")])
+    image = next((seen.value for seen in scene.report.images), "IMAGE")
+    run = re.search(r"docker run [^\n]*?([\w./-]+:[\w.-]+)", scene.report.text)
+    fix = CAUSE.fix("image-libraries", image=run[1] if run else image)
+    return CAUSE.finding("mount-exists", Grounds.STATED, lines(match), [fix], library=match.groups["library"])
 
 
 def _without_list(scene: Scene, match: Match) -> Finding:
@@ -133,6 +156,8 @@ def _container(scene: Scene) -> Iterator[Fix]:
         yield CAUSE.fix("podman")
     elif unknown:
         yield from [] if desktop else [toolkit]
+    elif desktop and scene.mentions("load library failed"):
+        pass  # the GPUs were requested, and the machine of Docker Desktop has no driver
     elif scene.mentions("docker stack", "swarm"):
         yield CAUSE.fix("swarm")
     elif scene.mentions("docker-compose", "docker compose", "compose.y"):

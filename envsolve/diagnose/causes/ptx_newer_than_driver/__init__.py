@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, driver_text, gpu_names, lines
+from envsolve.diagnose.causes._shared import Cause, by_triton, capitalized, driver_text, gpu_names, lines
 from envsolve.diagnose.fixes import replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.rebuilding import archs_for, gencode, runs_nvcc, source_of
@@ -17,6 +17,12 @@ CAUSE = Cause.of(__name__)
 
 def from_report(scene: Scene) -> Iterator[Finding]:
     """Compare the PTX's toolkit with the driver's CUDA version."""
+    unread = scene.first("cubin-invalid")
+    if unread and scene.torch is None and scene.driver and not by_triton(scene):
+        ways = filter(None, (driver_knowing(scene, scene.usual_cuda), CAUSE.fix("older-program")))
+        evidence = (*lines(unread), *scene.driver_evidence, *scene.gpu_evidence)
+        yield CAUSE.finding("unread", Grounds.STATED, evidence, ways, driver=capitalized(driver_text(scene)))
+        return
     error = CAUSE.first(scene)
     # TensorFlow says itself whose code is missing. Without torch, a GPU that it does not know is the cause.
     unknown = scene.torch is None and bool(scene.gpus) and scene.mentions("tensorflow")

@@ -24,6 +24,9 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 def _fix(scene: Scene) -> Fix:
     version = _cuda(scene)
     if scene.mentions("pixi", "workspace requires", "feature:/"):
+        added = [seen.value for seen in scene.report.commands if seen.value.startswith("pixi add ")]
+        if added and not scene.mentions("system-requirements"):
+            return CAUSE.fix("pixi-requirement", major=version.partition(".")[0], command=added[-1])
         where = CAUSE.words("dockerfile") if scene.mentions("dockerfile", "\nrun ") else ""
         return CAUSE.fix("pixi", where=where, version=version)
     commands = (seen.value for seen in scene.report.commands if _SOLVE.search(seen.value))
