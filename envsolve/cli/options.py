@@ -362,7 +362,8 @@ def python_version(text: str | None) -> str | None:
     """
     if text is None:
         return None
-    from envsolve.facts.catalogue import Catalogue, check_python, python_named
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.facts.choices import check_python, python_named
 
     return python_named(text) or check_python(text, Catalogue())
 

@@ -16,7 +16,8 @@ from packaging.version import Version
 
 from envsolve.errors import UsageError
 from envsolve.facts.builds import Build
-from envsolve.facts.catalogue import Catalogue, check_python
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.choices import check_python
 from envsolve.machine.known import machines_or_host
 from envsolve.machine.model import Gpu, Machine
 from envsolve.packages.requirements import Asked, Need

@@ -174,7 +174,7 @@ def _checked(request: Request, catalogue: Catalogue) -> Request:
     Raises:
         UsageError: There were never builds for the Python or the variant.
     """
-    from envsolve.facts.catalogue import check_python, check_variant
+    from envsolve.facts.choices import check_python, check_variant
 
     if request.cuda is not None:
         check_variant(request.cuda, catalogue)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from envsolve.errors import UsageError
-from envsolve.facts.catalogue import Catalogue, check_python, check_variant, nearest_variants, pythons, variants
+from envsolve.facts.catalogue import Catalogue, nearest_variants, pythons, variants
+from envsolve.facts.choices import check_python, check_variant
 
 CATALOGUE = Catalogue()
 
