@@ -314,7 +314,9 @@ class Scene:
 
     def published(self, package: str) -> list[Build]:
         """The builds of a package for the machine's system."""
-        return [b for b in self.catalogue.builds(package) if same_system(b.made_for, self.platform)]
+        builds, platform = self.catalogue.builds(package), self.platform
+        tags = {tag for tag in {build.made_for for build in builds} if same_system(tag, platform)}
+        return [build for build in builds if build.made_for in tags]
 
     @cached_property
     def family(self) -> Family:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -218,11 +218,19 @@ def _answers(build: Build, wanted: str) -> bool:
     return _takes(wanted, build.version) or _takes(wanted, f"{build.version}+{build.variant}")
 
 
+# Several causes ask this of every build of a package.
+@lru_cache(maxsize=4096)
 def _takes(wanted: str, version: str) -> bool:
+    specifier = _as_written(wanted)
+    return specifier is not None and specifier.contains(version, prereleases=True)
+
+
+@lru_cache(maxsize=64)
+def _as_written(text: str) -> SpecifierSet | None:
     try:
-        return SpecifierSet(wanted).contains(version, prereleases=True)
+        return SpecifierSet(text)
     except InvalidSpecifier:
-        return False
+        return None
 
 
 def _ignored(scene: Scene, wanted: str) -> str | None:
