@@ -184,6 +184,10 @@ class Comparison:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the threads; a comparison that was not finished is of no use then."""
         self._stopped.set()
         self._pool.shutdown(cancel_futures=True)
 

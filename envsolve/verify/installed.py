@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -196,15 +197,14 @@ def check_here(
     others = [name for name in only if name != FILES]
     target = find_target(python, time_limit, None)  # refuses what is no Python before anything is read
     started, wanted = time.monotonic(), FILES in only or not only
-    files = read_files(target.python) if wanted else Files()
     hashing = wanted and (hashes or not quick)
-    # Beside the checks: hashing 5 GB takes a core 3 to 5 s, and reading them from a slow disk far longer.
-    with Comparison(files.packages, hashes=hashing) as comparison:
+    with _compared_beside(target.python if wanted else None, hashing=hashing) as comparing:
         if others or not only:
             ran = run_checks(target, only=others, quick=quick, explain=explain)
         else:
             ran = Report(python=str(target.python), versions=target.versions)
         phase("hashing installed files" if hashing else "")
+        files, comparison = comparing.result()
         compared = comparison.finish(None if hashes or ran.failed else _HASH_SECONDS)
     if ran.failed and not hashing:
         files = files if wanted else read_files(target.python)
@@ -213,6 +213,27 @@ def check_here(
         ran = replace(ran, checks=tuple(_explained(ran.checks, files, compared)))
     first = [_judged(files, compared)] if wanted or compared.damages else []
     return replace(ran, checks=(*first, *ran.checks), seconds=round(time.monotonic() - started, 3))
+
+
+@contextlib.contextmanager
+def _compared_beside(python: Path | None, *, hashing: bool) -> Iterator[Future[tuple[Files, Comparison]]]:
+    """Read and compare the files of an interpreter's environment, of none if it is None, beside the checks.
+
+    Reading the records takes half a second. Hashing 5 GB takes a core 3 to 5 s, and reading them from a slow disk far
+    longer.
+    """
+
+    def compared() -> tuple[Files, Comparison]:
+        files = read_files(python) if python else Files()
+        return files, Comparison(files.packages, hashes=hashing)
+
+    with ThreadPoolExecutor(1) as pool:
+        comparing = pool.submit(compared)
+        try:
+            yield comparing
+        finally:
+            if comparing.exception() is None:
+                comparing.result()[1].stop()
 
 
 def _explained(checks: Sequence[Check], files: Files, compared: Compared) -> Iterator[Check]:
