@@ -20,8 +20,8 @@ from envsolve.facts.maintain.update import dump_catalogue_file, group_requires
 from envsolve.machine.completed import machine_from_target
 from envsolve.machine.model import Machine
 from envsolve.machine.target import parse_target
+from envsolve.packages.cache import KnownFiles
 from envsolve.packages.client import IndexClient
-from envsolve.packages.model import KnownFiles
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.requirements import Asked
 from envsolve.packages.settings import IndexSettings

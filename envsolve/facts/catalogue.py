@@ -9,6 +9,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from envsolve.errors import EnvsolveError
 from envsolve.facts import files as kinds
 from envsolve.facts.builds import Build, KnownMetadata
@@ -35,6 +37,31 @@ def _optional(kind: Kind[Record]) -> cached_property[tuple[Record, ...]]:
 def _keyed(kind: Kind[Record], key: Callable[[Record], Key]) -> cached_property[Mapping[Key, Record]]:
     """An attribute of the catalogue: the records of one kind by their key, read on first use."""
     return cached_property(lambda catalogue: {key(record): record for record in catalogue.records(kind)})
+
+
+_LATE = f"{kinds.KNOWN_METADATA.name}.json"
+
+
+class _Keys(msgspec.Struct, gc=False):
+    package: str
+    sha256: tuple[str, ...]
+
+
+_keys_of = msgspec.json.Decoder(_Keys).decode
+
+
+class LateMetadata:
+    """A record of metadata, of which only what identifies it has been read."""
+
+    __slots__ = ("_written", "package", "sha256")
+
+    def __init__(self, written: msgspec.Raw) -> None:
+        keys = _keys_of(written)
+        self.package, self.sha256, self._written = keys.package, keys.sha256, written
+
+    def read(self) -> KnownMetadata:
+        """The whole record; its source has the key that it has in its file."""
+        return msgspec.json.decode(self._written, type=KnownMetadata)
 
 
 class Catalogue:
@@ -140,6 +167,12 @@ class Catalogue:
     def known_metadata(self) -> tuple[KnownMetadata, ...]:
         """Metadata in wheels of the newest releases, by package and version; empty if the file is missing."""
         return self._read(kinds.KNOWN_METADATA) if self.has(kinds.KNOWN_METADATA) else ()
+
+    def late_metadata(self) -> Sequence[KnownMetadata | LateMetadata]:
+        """:attr:`known_metadata`, each record read when it is needed: a plan needs 30 of 2,236."""
+        if not is_file(self._folder / _LATE) or (self._overlay is not None and is_file(self._overlay / _LATE)):
+            return self.known_metadata
+        return tuple(map(LateMetadata, kinds.read_file(self._folder / _LATE, msgspec.Raw).records))
 
     def records(self, kind: Kind[Record]) -> tuple[Record, ...]:
         """All records of a kind; those of every package on every index where it is builds."""

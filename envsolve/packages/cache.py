@@ -11,7 +11,7 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,10 @@ from typing import TypeVar
 
 import msgspec
 
-from envsolve.packages.model import CoreMetadata, IndexFile
+from envsolve.facts.builds import KnownMetadata
+from envsolve.facts.catalogue import LateMetadata
+from envsolve.facts.evidence import Placeholder
+from envsolve.packages.model import CoreMetadata, IndexFile, PlaceholderError
 from envsolve.packages.pages import Listing
 from envsolve.system.files import user_folder
 
@@ -222,3 +225,59 @@ def _metadata_key(file: IndexFile) -> str:
     # nobody has checked that it belongs to that hash.
     digests = ",".join(f"{name}={digest}" for name, digest in sorted(file.hashes.items()))
     return f"{file.url} {digests}"
+
+
+# What the catalogue says of files, by their hashes, and of the newest release of a package that it knows.
+
+
+class KnownFiles:
+    """Thread-safe. The catalogue is read when something is asked first: a run that the cache answers asks nothing."""
+
+    def __init__(
+        self,
+        records: Callable[[], Sequence[KnownMetadata | LateMetadata]],
+        placeholders: Callable[[], Sequence[Placeholder]] = tuple,
+    ) -> None:
+        """Args: records: Reads them; those of a package follow each other, the newest release last."""
+        self._read = records
+        self._placeholders = placeholders
+
+    def refuse_placeholder(self, filename: str, metadata: CoreMetadata) -> None:
+        """Fail for a file that is not the project of its name.
+
+        Raises:
+            PlaceholderError: It says so; the hint names the index that has the project.
+        """
+        for one in self._placeholders() if metadata.summary else ():
+            if metadata.summary.startswith(one.summary):
+                text = f'{filename} installs nothing of the project: it says "{metadata.summary}"'
+                options = f"--extra-index-url {one.index} --index-strategy unsafe-best-match"
+                raise PlaceholderError(text, hint=f"the project is on {one.index}: {options}" if one.index else None)
+
+    @cached_property
+    def _records(self) -> Sequence[KnownMetadata | LateMetadata]:
+        return self._read()
+
+    @cached_property
+    def _by_hash(self) -> Mapping[str, KnownMetadata | LateMetadata]:
+        return {digest: record for record in self._records for digest in record.sha256}
+
+    @cached_property
+    def _newest(self) -> Mapping[str, KnownMetadata | LateMetadata]:
+        return {record.package: record for record in self._records}
+
+    def metadata(self, digest: str) -> CoreMetadata | None:
+        """The metadata of a file of this SHA-256; None if it is not known."""
+        if (found := self._by_hash.get(digest)) is None:
+            return None
+        record = _whole(found)
+        return CoreMetadata(record.package, record.version, record.requires, record.requires_python, record.extras)
+
+    def requires(self, package: str) -> tuple[str, ...]:
+        """Requires-Dist lines of the newest release that is known: what the package is likely to need."""
+        record = self._newest.get(package)
+        return _whole(record).requires if record else ()
+
+
+def _whole(record: KnownMetadata | LateMetadata) -> KnownMetadata:
+    return record.read() if isinstance(record, LateMetadata) else record

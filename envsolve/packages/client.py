@@ -11,13 +11,12 @@ from threading import Lock
 from typing import IO, TYPE_CHECKING, Any, TypeGuard, cast
 
 from envsolve.errors import IndexUnavailableError
-from envsolve.packages.cache import CachedPage, DiskCache, Store, default_cache_dir, freshness
+from envsolve.packages.cache import CachedPage, DiskCache, KnownFiles, Store, default_cache_dir, freshness
 from envsolve.packages.links import WHOLE, Divided, Links, at_hand, is_page, local_page, merged, own_listing, wrong_page
 from envsolve.packages.model import (
     CoreMetadata,
     DeniedError,
     IndexFile,
-    KnownFiles,
     MetadataUnavailableError,
     MissingFileError,
     check_hashes,

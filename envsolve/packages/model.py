@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import IO
 
 import msgspec
@@ -16,8 +16,6 @@ from packaging.utils import InvalidName, NormalizedName, canonicalize_name, pars
 from packaging.version import InvalidVersion, Version
 
 from envsolve.errors import IndexUnavailableError, UsageError
-from envsolve.facts.builds import KnownMetadata
-from envsolve.facts.evidence import Placeholder
 from envsolve.system.limits import METADATA_BYTES, MIB, NAME_LENGTH, SUMMARY_LENGTH, LimitError, is_sane
 
 
@@ -117,54 +115,6 @@ class PlaceholderError(MetadataUnavailableError):
 
 class MissingFileError(MetadataUnavailableError):
     """The index lists a file that its host does not have."""
-
-
-# What the catalogue says of files, by their hashes, and of the newest release of a package that it knows.
-
-
-class KnownFiles:
-    """Thread-safe. The catalogue is read when something is asked first: a run that the cache answers asks nothing."""
-
-    def __init__(
-        self,
-        records: Callable[[], Sequence[KnownMetadata]],
-        placeholders: Callable[[], Sequence[Placeholder]] = tuple,
-    ) -> None:
-        """Args: records: Reads them; those of a package follow each other, the newest release last."""
-        self._records = records
-        self._placeholders = placeholders
-
-    def refuse_placeholder(self, filename: str, metadata: CoreMetadata) -> None:
-        """Fail for a file that is not the project of its name.
-
-        Raises:
-            PlaceholderError: It says so; the hint names the index that has the project.
-        """
-        for one in self._placeholders() if metadata.summary else ():
-            if metadata.summary.startswith(one.summary):
-                text = f'{filename} installs nothing of the project: it says "{metadata.summary}"'
-                options = f"--extra-index-url {one.index} --index-strategy unsafe-best-match"
-                raise PlaceholderError(text, hint=f"the project is on {one.index}: {options}" if one.index else None)
-
-    @cached_property
-    def _by_hash(self) -> Mapping[str, KnownMetadata]:
-        return {digest: record for record in self._records() for digest in record.sha256}
-
-    @cached_property
-    def _newest(self) -> Mapping[str, KnownMetadata]:
-        return {record.package: record for record in self._records()}
-
-    def metadata(self, digest: str) -> CoreMetadata | None:
-        """The metadata of a file of this SHA-256; None if it is not known."""
-        record = self._by_hash.get(digest)
-        if record is None:
-            return None
-        return CoreMetadata(record.package, record.version, record.requires, record.requires_python, record.extras)
-
-    def requires(self, package: str) -> tuple[str, ...]:
-        """Requires-Dist lines of the newest release that is known: what the package is likely to need."""
-        record = self._newest.get(package)
-        return record.requires if record else ()
 
 
 def normalised(name: str) -> NormalizedName:

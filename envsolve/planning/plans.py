@@ -160,11 +160,11 @@ def _settings(request: Request, asked: Asked) -> IndexSettings:
 
 def _client(settings: IndexSettings, catalogue: Catalogue, *, offline: bool) -> IndexClient:
     from envsolve.facts.files import PLACEHOLDERS
+    from envsolve.packages.cache import KnownFiles
     from envsolve.packages.client import IndexClient
-    from envsolve.packages.model import KnownFiles
 
     # Behind functions: these are the largest tables of the catalogue, and many plans never look at them.
-    known = KnownFiles(lambda: catalogue.known_metadata, lambda: catalogue.records(PLACEHOLDERS))
+    known = KnownFiles(catalogue.late_metadata, lambda: catalogue.records(PLACEHOLDERS))
     return IndexClient(settings, offline=offline, known=known)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from envsolve.facts.builds import KnownMetadata
+from envsolve.facts.catalogue import Catalogue, LateMetadata
 from envsolve.facts.evidence import Evidence, Placeholder
+from envsolve.packages.cache import KnownFiles
 from envsolve.packages.client import IndexClient
-from envsolve.packages.model import CoreMetadata, KnownFiles, PlaceholderError
+from envsolve.packages.model import CoreMetadata, PlaceholderError
 from envsolve.packages.settings import IndexSettings
 from tests.indexserver import IndexServer
 
@@ -73,3 +76,12 @@ def test_a_file_that_only_holds_a_name_is_refused(summary: str, hint: str | None
     with pytest.raises(PlaceholderError, match="installs nothing of the project") as caught:
         known.refuse_placeholder("demo-0.0.1.tar.gz", metadata)
     assert caught.value.hint is None if hint is None else hint in (caught.value.hint or "")
+
+
+def test_records_that_are_read_late_say_the_same() -> None:
+    catalogue = Catalogue()
+    late, whole = catalogue.late_metadata(), catalogue.known_metadata
+    assert [(one.package, one.sha256) for one in late] == [(one.package, one.sha256) for one in whole]
+    for one, other in [*zip(late, whole, strict=True)][::40]:
+        assert isinstance(one, LateMetadata)
+        assert structs.replace(one.read(), source=other.source) == other

@@ -24,8 +24,8 @@ from envsolve.facts.builds import KnownMetadata
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
+from envsolve.packages.cache import KnownFiles
 from envsolve.packages.client import IndexClient
-from envsolve.packages.model import KnownFiles
 from envsolve.packages.settings import IndexSettings
 from envsolve.planning import make
 from envsolve.planning.plan import Plan

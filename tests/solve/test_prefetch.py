@@ -10,8 +10,8 @@ import pytest
 
 from envsolve.facts.builds import KnownMetadata
 from envsolve.facts.evidence import Evidence
+from envsolve.packages.cache import KnownFiles
 from envsolve.packages.client import IndexClient
-from envsolve.packages.model import KnownFiles
 from envsolve.rules.platform import Environment
 from envsolve.solve.candidate_selector import Likely
 from tests.solve.worlds import MACHINE
