@@ -25,6 +25,7 @@ from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.toolchain.model import SITE_PACKAGES, Toolchain
 from tests import distributions
+from tests.install.conftest import ONE
 from tests.install.wheels import failing_backend, make_sdist, make_wheel, plan_of, planned
 
 needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
@@ -80,6 +81,7 @@ def told(prefix: Path) -> dict[str, str]:
     return found
 
 
+@pytest.mark.parametrize("manager", ONE)
 @needs_gcc
 def test_sources_are_compiled_last_with_the_toolchain_of_the_plan(
     tmp_path: Path, kernels: Plan, manager: str, monkeypatch: pytest.MonkeyPatch
