@@ -25,10 +25,10 @@ from envsolve.facts.catalogue import variants
 from envsolve.machine.model import Platform
 from envsolve.packages.requirements import Need
 from envsolve.rules.platform import SYSTEMS, admits_python, same_system
-from envsolve.solve.candidate_selector import CandidateSelector, parsed
+from envsolve.solve.candidate_selector import CandidateSelector
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limit, Limits, best_under, cuda_excluded, gpu_excluded, limits_of
-from envsolve.solve.needs import ClaimNeed, PackageNeed, PythonNeed
+from envsolve.solve.needs import ClaimNeed, PackageNeed, PythonNeed, parsed
 from envsolve.solve.outcome import Conflict, ConflictFact, Fix
 from envsolve.solve.pins import Cause
 

@@ -22,11 +22,10 @@ from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON, arch_asked, cuda_suffix, is_gpu_package, triton_pin
 from envsolve.rules.nvidia.driver import compat_serves, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_needed, libc_of
-from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.claims import about_age, about_borrowed, runtime_libraries
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import although_newer
-from envsolve.solve.needs import Candidate
+from envsolve.solve.needs import Candidate, only_for
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Chosen, Solution

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
 import msgspec
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -24,13 +22,14 @@ from envsolve.packages.requirements import Need
 from envsolve.rules.platform import Environment
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import Family, Option
-from envsolve.solve.needs import Walk, within
+from envsolve.solve.needs import Walk, only_for, parsed, within
 from envsolve.solve.outcome import PlanWarning
 from envsolve.solve.preferences import Preferences, in_front, too_late
 from envsolve.system.limits import ODD_FILES
-from envsolve.values import CudaVersion
+from envsolve.values import CudaVersion, PythonVersion
 
 _ANY = SpecifierSet()
+_PYTHONS = re.compile(r"(?:cp|py)(\d)(\d{0,2})")
 _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
 
 
@@ -116,8 +115,8 @@ class CandidateSelector(msgspec.Struct, eq=False):
         """Versions that the specifier takes, those kept first, then the newest; with the best file.
 
         A yanked version is taken only if it is pinned with ``==``, or kept from a lock, and nothing else fits: PEP 592.
-        A wheel that runs here goes before an sdist. Pre-releases appear only on request, or where a project has
-        published nothing else.
+        A wheel that runs here goes before an sdist, and before the sdists of newer versions whose wheels are all for
+        newer Pythons. Pre-releases appear only on request, or where a project has published nothing else.
         """
         key = name, specifier
         if key not in self._walks:
@@ -157,15 +156,25 @@ class CandidateSelector(msgspec.Struct, eq=False):
         withdrawn: list[tuple[Version, IndexFile]] = []
         pinned = any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in specifier)
         kept = self.preferences.get(name, ())
+        untried: list[tuple[Version, IndexFile]] = []
         for place in self._taken(name, specifier):
             file = self._file(name, listing, place)
             if file is None:
                 continue
-            if file.yanked is None:
-                yield _version(listing, place), file
-            elif pinned or _version(listing, place) in kept:
-                withdrawn.append((_version(listing, place), file))
-        yield from withdrawn
+            found = _version(listing, place), file
+            if file.yanked is not None:
+                withdrawn += [found] if pinned or found[0] in kept else []
+            elif not file.filename.endswith(".whl") and (untried or self._is_for_newer(listing, place)):
+                untried.append(found)
+            else:
+                yield found
+        yield from (*untried, *withdrawn)
+
+    def _is_for_newer(self, listing: Listing, place: int) -> bool:
+        """Whether all wheels of a version are for newer Pythons: nobody has tried its sdist with this one."""
+        oldest = [_oldest_python(f.filename) for f in listing.files(place) if f.filename.endswith(".whl")]
+        own = PythonVersion.parse(self.environment.python)
+        return bool(oldest) and all(python is not None and python > own for python in oldest)
 
     def _taken(self, name: str, specifier: SpecifierSet) -> Iterator[int]:
         """Places of the versions that a specifier takes, in the order of preference."""
@@ -220,6 +229,12 @@ def _version(listing: Listing, place: int) -> Version:
     version = read_version(listing.versions[place])
     assert version is not None  # others are not among the versions of a listing
     return version
+
+
+def _oldest_python(wheel: str) -> PythonVersion | None:
+    """The oldest Python in the tags of a wheel's name: 3.7 of ``cp37-abi3``, 3.0 of ``py3-none``; None if in none."""
+    found = _PYTHONS.findall(wheel.rsplit("-", 3)[1]) if wheel.count("-") > 2 else []
+    return min((PythonVersion(int(major), int(minor or 0)) for major, minor in found), default=None)
 
 
 def _best(files: Sequence[IndexFile], environment: Environment) -> IndexFile | None:
@@ -300,45 +315,6 @@ def _usable(package: str, family: Family) -> Iterator[Option]:
         known = option.build.code is not None and option.verdict.level is not Level.NONE
         if known and not option.version.is_prerelease:
             yield option
-
-
-# Requirement lines of METADATA, read once however often they are come upon.
-
-
-# A marker that is one comparison with an extra, or several things and that.
-_OF_EXTRA = re.compile(r""";(?:.*\sand\s)?\s*\(?\s*extra\s*==\s*["']([^"']+)["']\s*\)?\s*$""")
-_OR = re.compile(r"\bor\b")
-_TEXT = re.compile(r""""[^"]*"|'[^']*'""")
-_GROUP = re.compile(r"\([^()]*\)")
-
-
-@lru_cache(maxsize=16384)
-def parsed(line: str) -> Requirement | None:
-    """A requirement line, parsed, or None. Cached: every extra of a package reads the same lines again."""
-    try:
-        return Requirement(line)
-    except InvalidRequirement:
-        return None
-
-
-@lru_cache(maxsize=16384)
-def only_for(line: str) -> str | None:
-    """The extra that a requirement line needs, normalised; None if the marker is more complex.
-
-    Most lines of large packages are of extras that nobody asked for, and reading each costs more than all else.
-    """
-    found = _OF_EXTRA.search(line)
-    if found is None or (_OR.search(line) and _is_choice(line[: found.start(1)])):
-        return None
-    return str(canonicalize_name(found[1]))
-
-
-def _is_choice(before: str) -> bool:
-    """Whether the condition before the extra may hold instead: not for an ``or`` in closed parentheses."""
-    open_, removed = _TEXT.sub("", before), 1
-    while removed:
-        open_, removed = _GROUP.subn("", open_)
-    return _OR.search(open_) is not None
 
 
 # Asking for pages before anybody knows that they are needed, on the word of releases that the catalogue knows.

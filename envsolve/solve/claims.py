@@ -27,7 +27,6 @@ from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON, cuda_suffix
 from envsolve.rules.nvidia.driver import driver_runs, lifted
 from envsolve.rules.platform import assumed
-from envsolve.solve.candidate_selector import only_for, parsed
 from envsolve.solve.family import Family
 from envsolve.solve.needs import (
     CUDA_MAJOR,
@@ -38,6 +37,8 @@ from envsolve.solve.needs import (
     LimitNeed,
     PackageNeed,
     VariantNeed,
+    only_for,
+    parsed,
 )
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.values import ComputeCapability

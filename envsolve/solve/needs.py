@@ -6,13 +6,16 @@ time at every start.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Generic, TypeVar
 
 import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import Specifier, SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 from resolvelib.structs import RequirementInformation
 
@@ -111,6 +114,45 @@ def _bounds(one: Specifier) -> tuple[Version | None, Version | None]:
 def _is_newer(version: Version, bound: Version) -> bool:
     """Whether a version is beyond an upper bound, which takes every build (``+local``) of its own version."""
     return version > bound and (version.local is None or Version(version.public) > bound)
+
+
+# Requirement lines of METADATA, read once however often they are come upon.
+
+
+# A marker that is one comparison with an extra, or several things and that.
+_OF_EXTRA = re.compile(r""";(?:.*\sand\s)?\s*\(?\s*extra\s*==\s*["']([^"']+)["']\s*\)?\s*$""")
+_OR = re.compile(r"\bor\b")
+_TEXT = re.compile(r""""[^"]*"|'[^']*'""")
+_GROUP = re.compile(r"\([^()]*\)")
+
+
+@lru_cache(maxsize=16384)
+def parsed(line: str) -> Requirement | None:
+    """A requirement line, parsed, or None. Cached: every extra of a package reads the same lines again."""
+    try:
+        return Requirement(line)
+    except InvalidRequirement:
+        return None
+
+
+@lru_cache(maxsize=16384)
+def only_for(line: str) -> str | None:
+    """The extra that a requirement line needs, normalised; None if the marker is more complex.
+
+    Most lines of large packages are of extras that nobody asked for, and reading each costs more than all else.
+    """
+    found = _OF_EXTRA.search(line)
+    if found is None or (_OR.search(line) and _is_choice(line[: found.start(1)])):
+        return None
+    return str(canonicalize_name(found[1]))
+
+
+def _is_choice(before: str) -> bool:
+    """Whether the condition before the extra may hold instead: not for an ``or`` in closed parentheses."""
+    open_, removed = _TEXT.sub("", before), 1
+    while removed:
+        open_, removed = _GROUP.subn("", open_)
+    return _OR.search(open_) is not None
 
 
 Thing = TypeVar("Thing")

@@ -20,7 +20,7 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.packages.urls import UNREAD
 from envsolve.rules.platform import Environment
-from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, only_for, parsed
+from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready
 from envsolve.solve.claims import claims_of, made_for
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import DirectReferences, FamilyFiles
@@ -43,6 +43,8 @@ from envsolve.solve.needs import (
     VariantCandidate,
     VariantNeed,
     Walk,
+    only_for,
+    parsed,
 )
 
 if TYPE_CHECKING:

@@ -62,6 +62,24 @@ def test_a_constraint_counts_for_what_is_asked_for(compiled: World, free: Machin
     assert compiled.plan_for([free], asked=asked).python == "3.11"
 
 
+@pytest.mark.parametrize(
+    ("asked", "version"),
+    [("arrays", "1.0"), ("arrays>=1.0", "1.0"), ("arrays>=2.0", "2.0"), ("script", "2.0"), ("plain", "2.0")],
+)
+def test_an_sdist_from_after_the_python_comes_after_an_older_wheel(world: World, asked: str, version: str) -> None:
+    """The sdists of OpenCV 4.7 and later allow Python 3.6, and only their wheels say that they are for 3.7."""
+    world.default.wheel("arrays", "1.0", tags=OLD_TAGS)
+    world.default.wheel("arrays", "2.0", tags=NEW_TAGS)
+    world.default.wheel("script", "2.0", tags=NEW_TAGS)
+    world.default.wheel("plain", "1.0", tags=OLD_TAGS)
+    for name in ("arrays", "script", "plain"):
+        for one in ("1.0", "2.0"):
+            if (name, one) != ("plain", "1.0"):
+                world.default.sdist(name, one)
+    (chosen,) = world.plan(asked, target="H100, driver 580, python 3.11").packages
+    assert chosen.version == version
+
+
 def test_what_was_never_a_wheel_says_nothing_about_pythons(compiled: World, free: Machine) -> None:
     compiled.default.sdist("script", "1.0")
     assert compiled.plan_for([free], "torch", "script==1.0").python == "3.12"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
-from envsolve.solve.candidate_selector import only_for
+from envsolve.solve.needs import only_for
 
 _COMPARISONS = st.sampled_from(
     ['sys_platform == "linux"', 'python_version < "3"', "extra == 'x'", 'os_name == "("', 'os_name == ") or ("']

@@ -15,8 +15,7 @@ import pytest
 from envsolve.facts.catalogue import Catalogue
 from envsolve.rules.nvidia import Facts
 from envsolve.solve import resolver
-from envsolve.solve.candidate_selector import only_for
-from envsolve.solve.needs import ClaimNeed
+from envsolve.solve.needs import ClaimNeed, only_for
 from envsolve.solve.resolver import Budget, UnsolvableError
 from envsolve.solve.search import Search
 from tests.solve.worlds import World, solved
