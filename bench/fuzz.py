@@ -52,11 +52,12 @@ from envsolve.locks.compare import compare_files
 from envsolve.machine.known import parse_machine
 from envsolve.packages.archives import ARCHIVE_ERRORS, sdist_metadata, wheel_metadata
 from envsolve.packages.conda_inputs import read_asked
-from envsolve.packages.model import parse_metadata, parse_requires_txt
+from envsolve.packages.model import parse_metadata
 from envsolve.packages.pages import PageError, read_page
 from envsolve.packages.project_files import load_project
 from envsolve.packages.projects import ask_project
 from envsolve.packages.requirement_files import read_requirements
+from envsolve.packages.sdists import parse_requires_txt
 from envsolve.protect.restore import last
 from envsolve.rules.judge import as_judged
 from envsolve.rules.platform import Environment, assumed

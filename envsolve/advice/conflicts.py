@@ -23,6 +23,7 @@ from envsolve.advice.relaxations import (
 )
 from envsolve.facts.catalogue import variants
 from envsolve.machine.model import Platform
+from envsolve.packages.model import PlaceholderError
 from envsolve.packages.requirements import Need
 from envsolve.rules.platform import SYSTEMS, admits_python, same_system
 from envsolve.solve.candidate_selector import CandidateSelector
@@ -193,7 +194,8 @@ def conflict_report(
         facts += map(ConflictFact, about.facts)
         failures += about.failures
         fixes += proved_siblings(about.fixes, roots, trials)
-    fixes += [*relaxed, *_lacking(newest, family, selector)]
+    elsewhere = [Fix(odd.hint) for odd in selector.left_out if isinstance(odd, PlaceholderError) and odd.hint]
+    fixes += [*relaxed, *_lacking(newest, family, selector), *elsewhere]
     for about in (*_older_modules(newest, family), *_about_python(newest, family, selector)):
         facts += map(ConflictFact, about.facts)
         failures += about.failures

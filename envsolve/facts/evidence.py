@@ -146,6 +146,20 @@ class Placeholder(msgspec.Struct, frozen=True):
     index: str | None = None
 
 
+class WheelStub(msgspec.Struct, frozen=True):
+    """A build backend that compiles nothing: it downloads a wheel from an index.
+
+    Attributes:
+        backend: As ``build-backend`` of pyproject.toml names it.
+        index: The index, if the pyproject.toml of the sdist does not name another.
+    """
+
+    backend: str
+    index: str
+    evidence: Evidence
+    source: str
+
+
 class PackageNames(msgspec.Struct, frozen=True):
     """Names that people use for packages.
 

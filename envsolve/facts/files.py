@@ -49,6 +49,7 @@ from envsolve.facts.evidence import (
     SharedFiles,
     Source,
     WheelName,
+    WheelStub,
 )
 from envsolve.facts.hardware import (
     Architecture,
@@ -138,6 +139,7 @@ MACHINE_NAMES = _kind("machine_names", MachineName, "name")
 PLACEHOLDERS = _kind("placeholders", Placeholder, "summary")
 PACKAGE_NAMES = _kind("package_names", PackageNames, "names")
 WHEEL_NAMES = _kind("wheel_names", WheelName, "name")
+WHEEL_STUBS = _kind("wheel_stubs", WheelStub, "backend")
 HEADER_CLASHES = _kind("header_clashes", HeaderClash, "functions")
 VENDOR_ROUTES = _kind("vendor_routes", VendorRoute, "vendor", "system")
 JOB_LABELS = _kind("job_labels", JobLabel, "engine", "fact")

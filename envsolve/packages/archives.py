@@ -27,7 +27,8 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from envsolve.errors import IndexUnavailableError
-from envsolve.packages.model import CoreMetadata, MissingFileError, parse_metadata, source_metadata
+from envsolve.packages.model import CoreMetadata, MissingFileError, parse_metadata
+from envsolve.packages.sdists import WANTED, source_metadata
 from envsolve.packages.urls import redact
 from envsolve.system.limits import METADATA_BYTES, RANGE_BYTES, SDIST_BYTES, Counted, joined
 
@@ -44,6 +45,8 @@ _LEAD = 64 * _KIB  # what is read in front of a gap before the tail: the .dist-i
 _SMALLEST_STEP, _LARGEST_STEP = 64 * _KIB, 8 * _MIB
 _KEPT = 32 * _MIB  # bytes held in memory, besides the tail
 _DOWNLOAD_LIMIT = 4096 * _MIB
+# An sdist whose build only downloads a wheel has 1 to 200 KiB: that of tensorrt-llm has a text of licences.
+_SMALL_SDIST = _MIB
 _TIME = 60.0  # seconds for each range, besides those that its bytes bring
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)$")
@@ -343,25 +346,26 @@ def wheel_metadata(file: IO[bytes], filename: str) -> CoreMetadata:
     return parse_metadata(own[0].read(file))
 
 
-def sdist_metadata(file: IO[bytes], filename: str) -> CoreMetadata:
+def sdist_metadata(file: IO[bytes], filename: str, size: int | None = None) -> CoreMetadata:
     """The metadata of a source archive, from its PKG-INFO.
 
-    Reads a tar archive as a stream, no further than needed. Where PKG-INFO is not exact and lists no requirements,
-    those of setuptools' ``requires.txt`` are the better guess. Of an archive with only a ``setup.py`` no more is known
-    than its file name says; old ones were packed by hand.
+    Reads a tar archive as a stream, no further than needed; a small one to its end, for its build backend. Where
+    PKG-INFO is not exact and lists no requirements, those of setuptools' ``requires.txt`` are the better guess. Of an
+    archive with only a ``setup.py`` no more is known than its file name says; old ones were packed by hand.
 
     Raises:
         ValueError or one of ARCHIVE_ERRORS: It is not an archive, or holds neither PKG-INFO nor setup.py.
     """
+    whole = size is not None and size <= _SMALL_SDIST
     if filename.lower().endswith(".zip"):
         with zipfile.ZipFile(file) as archive:
             members = ((i.filename, archive.open(i), i.file_size) for i in archive.infolist() if _is_wanted(i.filename))
-            return source_metadata(members, filename)
+            return source_metadata(members, filename, whole=whole)
     # tarfile decompresses without a limit, and a run of zeros compresses a thousandfold.
     unpacked = cast("IO[bytes]", Counted(_decompressed(file, filename), SDIST_BYTES, filename))
     try:
         with tarfile.open(fileobj=unpacked, mode="r|") as tar:
-            return source_metadata(_tar_members(tar), filename)
+            return source_metadata(_tar_members(tar), filename, whole=whole)
     except (gzip.BadGzipFile, lzma.LZMAError) as error:
         raise ValueError(f"it cannot be decompressed: {error}") from None
 
@@ -387,5 +391,5 @@ def _tar_members(tar: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes], int]]:
 def _is_wanted(name: str) -> bool:
     folder, _, base = name.rpartition("/")
     # Some sdists have no directory of their own: pip and uv build these, too.
-    top = base in ("PKG-INFO", "setup.py") and folder.count("/") == 0
+    top = base in WANTED and folder.count("/") == 0
     return top or name.endswith(".egg-info/requires.txt")

@@ -117,7 +117,7 @@ def make_private(directory: Path) -> None:
 
 
 # Bump when the shape of Listing, CoreMetadata or CachedPage changes: older entries are then never looked at.
-_PAGES, _METADATA, _KNOWN = "pages-4", "metadata-3", "known-2"
+_PAGES, _METADATA, _KNOWN = "pages-4", "metadata-4", "known-3"
 # Ten minutes is what the public default index sends in its own Cache-Control.
 _UNSAID = 600  # seconds of freshness where an index sends no Cache-Control
 _LONGEST = 24 * 3600

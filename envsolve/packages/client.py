@@ -359,15 +359,15 @@ class IndexClient:
     def _inside(self, file: IndexFile) -> CoreMetadata:
         from envsolve.packages.archives import sdist_metadata, wheel_metadata
 
-        is_wheel = file.filename.endswith(".whl")
-        if is_wheel or file.filename.endswith(".zip") or file.url.startswith("file:"):
+        read = wheel_metadata if file.filename.endswith(".whl") else partial(sdist_metadata, size=file.size)
+        if file.filename.endswith((".whl", ".zip")) or file.url.startswith("file:"):
             with self.open(file) as opened:
-                return (wheel_metadata if is_wheel else sdist_metadata)(opened, file.filename)
+                return read(opened, file.filename)
         # A compressed tar has no table of contents: read it as it comes, and stop at PKG-INFO.
         self._refuse_offline(f"the file {file.filename}")
         metadata = self._session.get(
             file.url,
-            lambda response: sdist_metadata(cast("IO[bytes]", response.raw), file.filename),
+            lambda response: read(cast("IO[bytes]", response.raw), file.filename),
             {"Accept-Encoding": "identity"},
             time_limit=self.settings.answer_timeout,
         )

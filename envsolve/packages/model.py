@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import IO
 
 import msgspec
-from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import InvalidName, NormalizedName, canonicalize_name, parse_sdist_filename
+from packaging.utils import InvalidName, NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envsolve.errors import IndexUnavailableError, UsageError
@@ -61,6 +60,8 @@ class CoreMetadata(msgspec.Struct, frozen=True):
         provides_extra: Extras as the file spells them.
         exact: False if an sdist's PKG-INFO marks its dependencies dynamic, so that they are only the best guess.
         summary: Of an sdist, its one-line description.
+        backend: Of a small sdist, its build backend.
+        wheels: Of such an sdist, the index that its build downloads a wheel from, if its pyproject.toml names it.
     """
 
     name: str
@@ -70,6 +71,8 @@ class CoreMetadata(msgspec.Struct, frozen=True):
     provides_extra: tuple[str, ...] = ()
     exact: bool = True
     summary: str = ""
+    backend: str = ""
+    wheels: str | None = None
 
 
 # What can go wrong with an index, told apart where it matters who may answer instead.
@@ -255,7 +258,6 @@ def _repair(text: str) -> str:
 
 
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
-_SECTION = re.compile(r"\[(?P<extra>[^:\]]*)(?::(?P<marker>[^\]]*))?\]$")
 
 
 def parse_metadata(text: bytes, *, sdist: bool = False) -> CoreMetadata:
@@ -300,49 +302,3 @@ def of_extra(line: str, extra: str) -> str:
     body, _, marker = line.partition(";")
     condition = f'extra == "{extra}"'
     return f"{body} ; ({marker.strip()}) and {condition}" if marker.strip() else f"{body} ; {condition}"
-
-
-def parse_requires_txt(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Setuptools' ``requires.txt`` (its own format of sections) as ``Requires-Dist`` lines, and the extras it names."""
-    lines: list[str] = []
-    extras: list[str] = []
-    condition = ""
-    for line in (raw.strip() for raw in text.splitlines()):
-        if section := _SECTION.match(line):
-            extra, marker = section["extra"].strip(), (section["marker"] or "").strip()
-            if extra and extra not in extras:
-                extras.append(extra)
-            parts = [f"({marker})"] * bool(marker) + [f"extra == '{extra}'"] * bool(extra)
-            condition = " and ".join(parts)
-        elif line and not line.startswith("#"):
-            requirement = requirement_text(f"{line} ; {condition}" if condition else line)
-            if requirement is not None:
-                lines.append(requirement)
-    return tuple(lines), tuple(extras)
-
-
-def source_metadata(members: Iterable[tuple[str, IO[bytes], int]], filename: str) -> CoreMetadata:
-    """The metadata of an sdist of this name, from its members: names, contents and sizes."""
-    can_be_built = False
-    metadata: CoreMetadata | None = None
-    requires: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    for name, content, size in members:
-        if name.rpartition("/")[2] == "setup.py":
-            can_be_built = True
-            continue
-        if size > METADATA_BYTES:
-            raise ValueError(f"its {name} is too large")
-        if name.endswith("PKG-INFO"):
-            metadata = parse_metadata(content.read(), sdist=True)
-        else:
-            requires = parse_requires_txt(content.read().decode("utf-8", "replace"))
-        if metadata is not None and (metadata.exact or metadata.requires_dist or requires is not None):
-            break
-    if metadata is None and can_be_built:
-        named, version = parse_sdist_filename(filename)
-        metadata = CoreMetadata(named, str(version), exact=False)
-    if metadata is None:
-        raise ValueError("it holds no PKG-INFO")
-    if metadata.exact or metadata.requires_dist or requires is None:
-        return metadata
-    return replace(metadata, requires_dist=requires[0], provides_extra=requires[1])

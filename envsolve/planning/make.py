@@ -247,7 +247,7 @@ def _answer(
         provider.overrides, provider.builds, provider.stand_ins = overrides, builds, stand_ins
         try:
             solution = solved(provider, selector, needs, request.cuda, budget)
-            pinned = pin(solution, files, direct, digests, stand_ins)
+            pinned = pin(solution, files, direct, digests, provider)
             return Resolved(needs, solution, pinned, provider, family, limits, ready)
         except BuildGoneError as gone:
             return resolve(needs, family.without(gone.filename), ready)

@@ -14,6 +14,7 @@ from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
+from envsolve.facts.files import WHEEL_STUBS
 from envsolve.machine.model import Gpu, Machine
 from envsolve.packages.links import hashed
 from envsolve.packages.model import IndexFile
@@ -28,8 +29,10 @@ from envsolve.rules.verdict import FastPath, Level, Verdict
 from envsolve.solve.candidate_selector import Ready, taken, torches_served
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import DirectReferences, FamilyFiles
+from envsolve.solve.needs import Candidate
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.solve.pins import pins_of
+from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Chosen, Solution
 from envsolve.toolchain.model import Compiled
 from envsolve.values import DriverVersion
@@ -57,7 +60,7 @@ def pin(
     files: FamilyFiles,
     direct: DirectReferences,
     digests: Mapping[str, frozenset[str]],
-    stand_ins: Mapping[str, str],
+    provider: Provider,
 ) -> Pinned:
     """Find the file of every chosen package.
 
@@ -66,7 +69,7 @@ def pin(
         files: The files of the torch family.
         direct: What is requested by URL; of a repository, the commit that was read.
         digests: Per package, the only files that may be taken; the ordinary packages were chosen by them already.
-        stand_ins: Packages that replace required ones, by the names of the ones they replace.
+        provider: Of the metadata of sdists, and of packages that stand in for required ones.
 
     Raises:
         BuildGoneError: An index no longer lists a file that the catalogue knows.
@@ -80,6 +83,7 @@ def pin(
             tree = direct.tree(chosen.candidate.name, url) if url else None
             file = chosen.candidate.file
             package = _package(chosen, hashed(file) if file else direct.file(url) if url else None)
+            package = replace(package, wheels_from=_wheels_from(chosen.candidate, provider))
             packages.append(replace(package, url=tree.address or url, tree=tree) if tree else package)
             continue
         # The index is asked only now, for one file: during the search every candidate would have cost a request.
@@ -96,7 +100,16 @@ def pin(
         if failure is not None:
             failures.setdefault(failure.message, failure)
     # One message per index and not per file: an unreachable host fails for torch and all its companions alike.
-    return Pinned(tuple(_standing_in(package, stand_ins) for package in packages), tuple(failures.values()))
+    return Pinned(tuple(_standing_in(package, provider.stand_ins) for package in packages), tuple(failures.values()))
+
+
+def _wheels_from(candidate: Candidate, provider: Provider) -> str | None:
+    """The index that the build of an sdist downloads a wheel from; None if it compiles, or is no sdist."""
+    if candidate.file is None or candidate.file.filename.endswith(".whl"):
+        return None
+    metadata = provider.metadata(candidate)
+    stubs = provider.family.catalogue.records(WHEEL_STUBS) if metadata.backend else ()
+    return next((metadata.wheels or one.index for one in stubs if one.backend == metadata.backend), None)
 
 
 def _standing_in(package: PlannedPackage, stand_ins: Mapping[str, str]) -> PlannedPackage:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from envsolve.facts.evidence import PackageNames
     from envsolve.machine.model import Machine
     from envsolve.packages.client import IndexClient
-    from envsolve.packages.metadata_builds import MetadataBuilds
     from envsolve.packages.requirements import Asked, Need
+    from envsolve.packages.sdists import MetadataBuilds
     from envsolve.solve.outcome import PlanWarning
 
 # trch and torch are alike by 0.89, torchvisoin and torchvision by 0.91; tomlkit and toolkit, both real, by 0.71.
@@ -114,7 +114,7 @@ class Request(msgspec.Struct, frozen=True):
         """The builder of metadata of source archives for a Python; None if that is not allowed."""
         if not self.build_metadata:
             return None
-        from envsolve.packages.metadata_builds import MetadataBuilds
+        from envsolve.packages.sdists import MetadataBuilds
 
         return MetadataBuilds(client, python, self.environ)
 

@@ -221,7 +221,8 @@ def _held_back(option: Option, family: Family, asked: SpecifierSet) -> Iterator[
 def _about_candidates(
     packages: Sequence[PlannedPackage], candidates: Sequence[Candidate], provider: Provider
 ) -> Iterator[PlanWarning]:
-    trees = {package.name for package in packages if package.tree}
+    # The PKG-INFO of an sdist that stands for a wheel is that wheel's METADATA.
+    trees = {package.name for package in packages if package.tree or package.wheels_from}
     files = {package.name: package.filename for package in packages}
     for candidate in candidates:
         if candidate.name in trees or provider.metadata(candidate).exact:

@@ -104,12 +104,18 @@ class CandidateSelector(msgspec.Struct, eq=False):
             IndexUnavailableError: Why it cannot be read.
         """
         for failure in self.left_out:
-            raise failure
+            if not (isinstance(failure, PlaceholderError) and self._has_others(failure)):
+                raise failure
         for requirement in (need.requirement for need in needs):
             name, specifier = canonicalize_name(requirement.name), requirement.specifier
             known = family.owns(name) and family.knows(name, specifier)
             if not (known or requirement.url or self.has(name, specifier)):
                 self.client.links.refuse_unread()
+
+    def _has_others(self, failure: MetadataUnavailableError) -> bool:
+        """Whether the project of a file that was left out has files that were not."""
+        name = failure.file.filename.rsplit("-", 1)[0] if failure.file else ""
+        return bool(name) and any(file not in [odd.file for odd in self.left_out] for file in self.client.project(name))
 
     def candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
         """Versions that the specifier takes, those kept first, then the newest; with the best file.

@@ -29,6 +29,7 @@ class PlannedPackage(msgspec.Struct, frozen=True):
         evidence: How the build is known to exist; None for packages that the catalogue does not describe.
         libc: Oldest libc that runs its binaries, ``glibc 2.32``, if that is known in addition to its file name.
         stands_in_for: Packages that others of the plan require and that it replaces.
+        wheels_from: Of an sdist without code, the index that its build downloads the wheel from.
         tree: The source tree that it is built from, if no file was requested.
     """
 
@@ -47,6 +48,7 @@ class PlannedPackage(msgspec.Struct, frozen=True):
     evidence: str | None = None
     libc: str | None = None
     stands_in_for: tuple[str, ...] = ()
+    wheels_from: str | None = None
     tree: Tree | None = None
 
 

@@ -48,7 +48,7 @@ from envsolve.solve.needs import (
 )
 
 if TYPE_CHECKING:
-    from envsolve.packages.metadata_builds import MetadataBuilds
+    from envsolve.packages.sdists import MetadataBuilds
     from envsolve.solve.search import Budget
 
 #: Which claims of candidates count: none, those that nothing makes good, or the CUDA major of libraries as well.

@@ -97,7 +97,7 @@ def compiled_packages(packages: Sequence[PlannedPackage], catalogue: Catalogue) 
     """
     found = []
     for package in packages:
-        if package.kind != "sdist":
+        if package.kind != "sdist" or package.wheels_from:
             continue
         project = _project(package, catalogue.source_projects)
         if project is not None and project.compiles != "use":
@@ -141,7 +141,11 @@ def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[C
     named = {one.name for one in compiled}
     for package in packages:
         pure = package.tree is not None and package.tree.needs_torch is False
-        if package.kind == "sdist" and package.name not in named and not pure:
+        if package.wheels_from:
+            text = f"the sdist of {package.name} {package.version} has no code: its build downloads the wheel from"
+            hint = f"--extra-index-url {package.wheels_from} --index-strategy unsafe-best-match plans the wheel itself"
+            yield PlanWarning("wheel-stub", f"{text} {package.wheels_from}, which no lock pins", hint)
+        elif package.kind == "sdist" and package.name not in named and not pure:
             version = "" if package.version == str(UNREAD) else f" {package.version}"
             text = f"{package.name}{version} is built from source"
             yield PlanWarning("source-build", text, "building it requires a compiler, and nvcc for CUDA code")

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
-from envsolve.packages.model import CoreMetadata, parse_metadata, parse_requires_txt, requirement_text, specifier_text
+from envsolve.packages.model import CoreMetadata, parse_metadata, requirement_text, specifier_text
+from envsolve.packages.sdists import parse_requires_txt
 
 
 def test_what_a_resolver_needs() -> None:

@@ -22,7 +22,7 @@ from envsolve.planning.make import make_plan
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
 from tests.distributions import make_wheel, wheel_filename
-from tests.planning.worlds import package
+from tests.planning.worlds import codes, package
 from tests.smallworld import LINUX, World
 
 H100 = "H100, driver 580.95.05"
@@ -175,19 +175,72 @@ def test_a_wheel_goes_with_the_torch_in_its_name_alone(torch_world: World, wheel
     assert package(other, "torch-scatter").version == "2.1.1"
 
 
+def archive(top: str, **members: str) -> bytes:
+    """An sdist of a directory with these files; ``_`` in a name is a dot."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as opened:
+        for name, text in members.items():
+            member = tarfile.TarInfo(f"{top}/{name.replace('_', '.')}")
+            member.size = len(text)
+            opened.addfile(member, io.BytesIO(text.encode()))
+    return content.getvalue()
+
+
+def placeholder(name: str, version: str) -> bytes:
+    """What reserves the name of a project on the default index."""
+    fake = f"Metadata-Version: 1.2\nName: {name}\nVersion: {version}\n"
+    fake += "Summary: A fake package to warn the user they are not installing the correct package.\n"
+    return archive(f"{name}-{version}", **{"PKG-INFO": fake})
+
+
 def test_a_file_that_only_holds_a_name_is_not_planned(torch_world: World) -> None:
     """nvidia-tensorflow on the default index: its build stops with a message, and a plan of it was ok."""
-    fake = b"Metadata-Version: 1.2\nName: nvidia-demo\nVersion: 0.0.1.dev5\n"
-    fake += b"Summary: A fake package to warn the user they are not installing the correct package.\n"
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as archive:
-        member = tarfile.TarInfo("nvidia-demo-0.0.1.dev5/PKG-INFO")
-        member.size = len(fake)
-        archive.addfile(member, io.BytesIO(fake))
-    torch_world.default.add("nvidia-demo", "nvidia-demo-0.0.1.dev5.tar.gz", content.getvalue())
+    content = placeholder("nvidia-demo", "0.0.1.dev5")
+    torch_world.default.add("nvidia-demo", "nvidia-demo-0.0.1.dev5.tar.gz", content)
     with pytest.raises(IndexUnavailableError, match="installs nothing of the project") as caught:
         torch_world.plan("nvidia-demo")
     assert "--extra-index-url https://pypi.nvidia.com" in (caught.value.hint or "")
+
+
+def test_a_gpu_that_excludes_the_releases_is_the_reason_and_not_an_index(torch_world: World) -> None:
+    """cudf-cu12 on a P100: before 24.12 the default index has only its name."""
+    torch_world.default.add("cudf-cu12", "cudf-cu12-23.12.1.tar.gz", placeholder("cudf-cu12", "23.12.1"))
+    torch_world.default.wheel("cudf-cu12", "25.8.0")
+    assert package(torch_world.plan("cudf-cu12", target="V100, driver 535"), "cudf-cu12").version == "25.8.0"
+    refused = torch_world.plan("cudf-cu12", target="P100, driver 535")
+    assert any("supports no GPU older than cc 7.0" in fact.fact for fact in refused.conflict)
+    assert any("--extra-index-url https://pypi.nvidia.com" in fix.text for fix in refused.remedies)
+
+
+@pytest.mark.parametrize(
+    ("backend", "tool", "index"),
+    [
+        ("nvidia_stub.buildapi", "", "https://pypi.nvidia.com"),
+        (
+            "wheel_stub.buildapi",
+            '[tool.wheel_stub]\nindex_url = "https://wheels.example/"\n',
+            "https://wheels.example/",
+        ),
+        ("wheel_stub.buildapi", "[tool.wheel_stub]\nindex_url = 1\n", "https://pypi.nvidia.com"),
+        ("setuptools.build_meta", '[tool.wheel_stub]\nindex_url = "https://wheels.example/"\n', None),
+    ],
+)
+def test_an_sdist_that_downloads_a_wheel_names_its_index(
+    torch_world: World, backend: str, tool: str, index: str | None
+) -> None:
+    """tensorrt-llm was called a source build that needs nvcc; its sdist has no code."""
+    stated = "Metadata-Version: 2.1\nName: engine\nVersion: 1.0\nRequires-Dist: filelock\nRequires-Dist: torch\n"
+    project = f'[build-system]\nrequires = []\nbuild-backend = "{backend}"\n{tool}'
+    content = archive("engine-1.0", **{"PKG-INFO": stated, "pyproject_toml": project})
+    torch_world.default.add("engine", "engine-1.0.tar.gz", content)
+    plan = torch_world.plan("engine")
+    assert package(plan, "engine").wheels_from == index
+    found = {code for code in codes(plan) if code in ("wheel-stub", "source-build", "dependencies-guessed")}
+    assert found == ({"wheel-stub"} if index else {"source-build", "dependencies-guessed"})
+    if index:
+        (warning,) = [one for one in plan.warnings if one.code == "wheel-stub"]
+        assert f"--extra-index-url {index}" in (warning.remedy or "")
+    assert Plan.from_json(plan.to_json()).packages == plan.packages
 
 
 def test_an_extra_index_that_is_the_default_one_is_not_mentioned(torch_world: World, tmp_path: Path) -> None:

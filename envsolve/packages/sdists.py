@@ -1,29 +1,125 @@
-"""The metadata of source archives that only their build knows, computed by pip in an isolated environment.
+"""The metadata of source archives: what their members state, and what only their build knows.
 
-That runs code of the package, so it is done only if the user allows it. pip reports the metadata without building the
+pip computes the latter in an isolated environment. That runs code of the package, so it is done only if the user
+allows it. pip reports the metadata without building the
 wheel (``prepare_metadata_for_build_wheel`` of PEP 517, or ``setup.py egg_info``).
 """
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
+from packaging.utils import parse_sdist_filename
 
-from envsolve.errors import IndexUnavailableError
+from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.packages.cache import DiskCache, Store, default_cache_dir
-from envsolve.packages.client import IndexClient
-from envsolve.packages.model import CoreMetadata, IndexFile, checked_copy, is_file_of, requirement_text, specifier_text
+from envsolve.packages.model import (
+    CoreMetadata,
+    IndexFile,
+    checked_copy,
+    is_file_of,
+    parse_metadata,
+    requirement_text,
+    specifier_text,
+)
 from envsolve.packages.urls import redact
-from envsolve.system.files import from_json
+from envsolve.system.files import from_json, parse_toml
+from envsolve.system.limits import METADATA_BYTES, NAME_LENGTH
 from envsolve.system.processes import capture
+
+if TYPE_CHECKING:
+    from envsolve.packages.client import IndexClient
+
+#: Names of members that say something about an sdist, at the top or in a directory of it.
+WANTED = ("PKG-INFO", "setup.py", "pyproject.toml")
+_SECTION = re.compile(r"\[(?P<extra>[^:\]]*)(?::(?P<marker>[^\]]*))?\]$")
+
+
+def parse_requires_txt(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Setuptools' ``requires.txt`` (its own format of sections) as ``Requires-Dist`` lines, and the extras it names."""
+    lines: list[str] = []
+    extras: list[str] = []
+    condition = ""
+    for line in (raw.strip() for raw in text.splitlines()):
+        if section := _SECTION.match(line):
+            extra, marker = section["extra"].strip(), (section["marker"] or "").strip()
+            if extra and extra not in extras:
+                extras.append(extra)
+            parts = [f"({marker})"] * bool(marker) + [f"extra == '{extra}'"] * bool(extra)
+            condition = " and ".join(parts)
+        elif line and not line.startswith("#"):
+            requirement = requirement_text(f"{line} ; {condition}" if condition else line)
+            if requirement is not None:
+                lines.append(requirement)
+    return tuple(lines), tuple(extras)
+
+
+def source_metadata(members: Iterable[tuple[str, IO[bytes], int]], filename: str, *, whole: bool) -> CoreMetadata:
+    """The metadata of an sdist of this name, from its members: names, contents and sizes.
+
+    Args:
+        members: Those of interest, as they come.
+        filename: The name of the archive.
+        whole: Whether to go on to its pyproject.toml once the metadata is complete.
+    """
+    can_be_built = False
+    metadata: CoreMetadata | None = None
+    requires: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    backend = _Backend()
+    for name, content, size in members:
+        base = name.rpartition("/")[2]
+        if base == "setup.py":
+            can_be_built = True
+            continue
+        if size > METADATA_BYTES:
+            raise ValueError(f"its {name} is too large")
+        if base == "PKG-INFO":
+            metadata = parse_metadata(content.read(), sdist=True)
+        elif base == "pyproject.toml":
+            backend = _Backend.read(content.read()) if whole else backend
+        else:
+            requires = parse_requires_txt(content.read().decode("utf-8", "replace"))
+        complete = metadata is not None and (metadata.exact or metadata.requires_dist or requires is not None)
+        if complete and (not whole or backend.name):
+            break
+    if metadata is None and can_be_built:
+        named, version = parse_sdist_filename(filename)
+        metadata = CoreMetadata(named, str(version), exact=False)
+    if metadata is None:
+        raise ValueError("it holds no PKG-INFO")
+    metadata = replace(metadata, backend=backend.name, wheels=backend.wheels)
+    if metadata.exact or metadata.requires_dist or requires is None:
+        return metadata
+    return replace(metadata, requires_dist=requires[0], provides_extra=requires[1])
+
+
+class _Backend(msgspec.Struct, frozen=True):
+    """The build backend of an sdist, and the index that it downloads a wheel from, by pyproject.toml."""
+
+    name: str = ""
+    wheels: str | None = None
+
+    @classmethod
+    def read(cls, text: bytes) -> _Backend:
+        """Read pyproject.toml; one that cannot be read says nothing."""
+        try:
+            table = parse_toml(text.decode("utf-8", "replace"), Path("pyproject.toml"))
+            name = table["build-system"]["build-backend"]
+            tool = table.get("tool", {}).get(name.partition(".")[0], {})
+        except (UsageError, KeyError, AttributeError, TypeError):
+            return cls()
+        index = tool.get("index_url") if isinstance(tool, dict) else None
+        return cls(name[:NAME_LENGTH], index if isinstance(index, str) and index.startswith("https://") else None)
+
 
 _SECONDS = 600.0
 _PIP = ("install", "--dry-run", "--ignore-installed", "--no-deps", "--no-input", "--quiet", "--report", "-")
