@@ -21,6 +21,7 @@ from envsolve.advice.relaxations import (
     without_one,
     without_parents,
 )
+from envsolve.advice.torch import page_with_wheels
 from envsolve.facts.catalogue import variants
 from envsolve.machine.model import Platform
 from envsolve.packages.model import PlaceholderError
@@ -195,7 +196,7 @@ def conflict_report(
         failures += about.failures
         fixes += proved_siblings(about.fixes, roots, trials)
     elsewhere = [Fix(odd.hint) for odd in selector.left_out if isinstance(odd, PlaceholderError) and odd.hint]
-    fixes += [*relaxed, *_lacking(newest, family, selector), *elsewhere]
+    fixes += [*relaxed, *_on_pages(newest, roots, family), *_lacking(newest, family, selector), *elsewhere]
     for about in (*_older_modules(newest, family), *_about_python(newest, family, selector)):
         facts += map(ConflictFact, about.facts)
         failures += about.failures
@@ -272,6 +273,20 @@ def _lacking(newest: Sequence[Cause], family: Family, selector: CandidateSelecto
             and not _is_of_family(need.name, need.specifier, family, selector)
         ):
             yield from _found_elsewhere(need, family, selector)
+
+
+def _on_pages(newest: Sequence[Cause], roots: Sequence[Need], family: Family) -> Iterator[Fix]:
+    """The pages of links with wheels of requested packages that no index has, for a torch that the request allows."""
+    wanted = SpecifierSet()
+    for requirement in (need.requirement for need in roots):
+        wanted &= requirement.specifier if canonicalize_name(requirement.name) == "torch" else SpecifierSet()
+    torches = [option for option in family.options("torch") if option.matches(wanted)]
+    for name in dict.fromkeys(c.need.name for c in newest if isinstance(c.need, PackageNeed) and not c.need.url):
+        pages = ((torch, page_with_wheels(name, torch.build, family)) for torch in torches)
+        found = next(((torch, page) for torch, page in pages if page), None)
+        if found:
+            torch, (build, page) = found
+            yield Fix(f"add --find-links {page}", unlocks=f"{name} {build.version} for {torch.label}")
 
 
 def _specifier(needs: Sequence[PackageNeed]) -> SpecifierSet:

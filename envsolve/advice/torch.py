@@ -153,6 +153,20 @@ def ready_wheel(package: str, torch: Build, family: Family) -> tuple[Build, str]
         torch: The torch that it must be compatible with.
         family: What is published, and the machines, with the Python.
     """
+    for build, kind, url in _off_index(package, torch, family):
+        wanted = f"{package}=={build.version} -f {url}" if kind == "links" else url
+        return build, f"pip install --force-reinstall --no-deps {wanted}"
+    return None
+
+
+def page_with_wheels(package: str, torch: Build, family: Family) -> tuple[Build, str] | None:
+    """The best wheel of an extension for a torch that a page of links names, with the URL of the page."""
+    found = ((build, url) for build, kind, url in _off_index(package, torch, family) if kind == "links")
+    return next(found, None)
+
+
+def _off_index(package: str, torch: Build, family: Family) -> Iterator[tuple[Build, str, str]]:
+    """The wheels of an extension for a torch, best first: each with the kind of its place, and the URL there."""
     # Its modules reach those of HTTP, which take 0.2 s to import.
     from envsolve.solve.candidate_selector import ready
     from envsolve.solve.files import place_words
@@ -163,13 +177,7 @@ def ready_wheel(package: str, torch: Build, family: Family) -> tuple[Build, str]
         tag, place = python_tag(build.pythons, family.python or ""), places.get(build.index)
         if tag is None or place is None:
             continue
-        words = place_words(build, place, build.filename(tag))
-        if place.kind == "links":
-            wanted = f"{package}=={build.version} -f {place.url.format_map(words)}"
-        else:
-            wanted = place.url.format_map(words)
-        return build, f"pip install --force-reinstall --no-deps {wanted}"
-    return None
+        yield build, place.kind, place.url.format_map(place_words(build, place, build.filename(tag)))
 
 
 def wheel_torches(package: str, family: Family) -> tuple[str, ...]:

@@ -193,9 +193,8 @@ def named_folder(path: Path) -> Path:
         UsageError: The directory is not a catalogue.
     """
     if not is_folder(path / "builds"):
-        raise UsageError(
-            f"{path} is not a catalogue: it has no directory builds", hint="name the index_data/ of a checkout"
-        )
+        hint = "name the index_data/ of a checkout"
+        raise UsageError(f"{path} is not a catalogue: it has no directory builds", hint=hint)
     return path
 
 
@@ -265,7 +264,6 @@ def check_forms(records: tuple[Any, ...], path: Path) -> None:
     Raises:
         EnvsolveError: One has another form: the file is damaged, and the hint is to delete it.
     """
-
     place, package = path.parent.name, path.stem
     found = (said for record in records for said in (*misshapen(record), *misplaced(record, place, package)))
     if wrong := next(found, None):

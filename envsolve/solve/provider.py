@@ -248,8 +248,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
                 yield Candidate(name, option.version, extra, file, option)
 
     def _offers(self, candidate: Candidate, extra: str) -> bool:
-        offered = self.metadata(candidate).provides_extra
-        return extra in {str(canonicalize_name(name)) for name in offered}
+        return extra in {str(canonicalize_name(name)) for name in self.metadata(candidate).provides_extra}
 
     def is_satisfied_by(self, requirement: AnyNeed, candidate: AnyCandidate) -> bool:
         """Whether a candidate satisfies a requirement."""

@@ -167,3 +167,14 @@ def test_the_scheme_of_its_files_stands_in_for_a_page_that_cannot_be_read(extens
 def test_what_is_asked_for_by_hash_or_by_address_is_that_file(extensions: World) -> None:
     plan = ask(extensions, "torch==2.9.1", "flash-attn @ git+https://example.org/flash-attention")
     assert package(plan, "flash-attn").url == "git+https://example.org/flash-attention"
+
+
+@pytest.mark.parametrize("torch", ["torch", "torch==2.9.1", "torch==2.11.0"])
+def test_a_page_of_links_is_proposed_for_what_is_on_no_index(extensions: World, torch: str) -> None:
+    """pyg-lib: the refusal proposed to check its name."""
+    wheel(extensions, "pyg-lib", "0.6.0", "links", variant="cu128", cuda="12.8", local="+pt29cu128", cxx11_abi=None)
+    refused = ask(extensions, torch, "pyg-lib")
+    assert refused.status == "impossible"
+    page = f"--find-links {extensions.server.url}/links/torch-2.9.0+cu128.html"
+    found = [fix.unlocks for fix in refused.remedies if fix.text == f"add {page}"]
+    assert found == ([] if torch == "torch==2.11.0" else ["pyg-lib 0.6.0 for torch 2.9.1 [cu128]"])
