@@ -19,7 +19,7 @@ from envsolve.facts.builds import ANY, Build, CondaBuild, IndexPlace
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Gpu, Machine, Platform
 from envsolve.packages.model import read_version
-from envsolve.packages.requirements import Source
+from envsolve.packages.requirements import Source, variant_of
 from envsolve.rules.judge import judge_of, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code
@@ -238,6 +238,10 @@ def about_sources(sources: Sequence[Source], taken: str | None, family: Family) 
         says = f", whose builds do not run on the machines: {why}" if why else ""
         text = f"{source.origin}: {source.package} comes from {source.url}{says}; the plan uses {taken}"
         change = f'write there: url = "{source.url.rstrip("/").removesuffix(named)}{taken}"'
+        running = [(option, url) for option, url in source.others if variant_of(url) in family.variants]
+        if running:
+            option, url = min(running, key=lambda other: family.variants.index(variant_of(other[1])))
+            change = f"choose {option} instead, whose {variant_of(url)} runs there"
         yield PlanWarning("source-does-not-run" if why else "source-differs", text, change)
 
 

@@ -11,6 +11,8 @@ import msgspec
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
+from envsolve.packages.requirements import Source
+
 # As PEP 508: those of Poetry before its release 2, PDM's development dependencies and the environments of hatch.
 
 
@@ -154,6 +156,19 @@ def _poetry_clause(clause: str) -> Sequence[str]:
     if clause[0] in "<>!=~":
         return (f"={clause}" if re.match(r"=\d", clause) else clause,)
     return (f"=={clause}",)
+
+
+def beside(
+    sources: Sequence[Source], entries: Sequence[Mapping[str, Any]], indexes: Mapping[str, str]
+) -> tuple[Source, ...]:
+    """Sources with the indexes of other extras and groups."""
+    others = [
+        (f"--{kind} {entry[kind]}", indexes[entry["index"]])
+        for entry in entries
+        for kind in ("extra", "group")
+        if kind in entry and entry.get("index") in indexes
+    ]
+    return tuple(replace(one, others=tuple(other for other in others if other[1] != one.url)) for one in sources)
 
 
 # pixi: conda packages, and what pip installs over them, by feature and platform.

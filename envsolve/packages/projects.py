@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from envsolve.errors import UsageError
 from envsolve.packages.links import places_of
 from envsolve.packages.project_files import Project, load_project, misshapen
+from envsolve.packages.project_tools import beside
 from envsolve.packages.requirements import (
     COMMAND_LINE,
     Asked,
@@ -257,14 +258,15 @@ def _with_sources(project: Project, needs: Sequence[Need], chosen: _Chosen, seen
     found: list[Asked] = []
     for need in needs:
         name = canonicalize_name(need.requirement.name)
-        path, entries = sources.get(name, (project.path, []))
-        whole = False
-        for entry in entries if isinstance(entries, list) else [entries]:
+        path, listed = sources.get(name, (project.path, []))
+        entries, whole = listed if isinstance(listed, list) else [listed], False
+        for entry in entries:
             named = [(kind, canonicalize_name(entry[kind])) for kind in ("extra", "group") if kind in entry]
             if need.requirement.url or (named and not any(one in chosen for one in named)):
                 continue
             if "index" in entry:
-                found.append(_from_index(project, name, entry, indexes.get(entry["index"])))
+                source = _from_index(project, name, entry, indexes)
+                found.append(structs.replace(source, sources=beside(source.sources, entries, indexes)))
                 continue
             whole = whole or "marker" not in entry
             found += _from_place(path, entry, root, need, seen)
@@ -297,8 +299,8 @@ def _of_member(directory: Path, extras: Collection[str], seen: tuple[Path, ...])
     return structs.replace(asked, needs=tuple(need for need in asked.needs if need.requirement.url))
 
 
-def _from_index(project: Project, name: str, entry: Mapping[str, Any], url: str | None) -> Asked:
-    if url is None:
+def _from_index(project: Project, name: str, entry: Mapping[str, Any], indexes: Mapping[str, str]) -> Asked:
+    if (url := indexes.get(entry["index"])) is None:
         hint = "add its [[tool.uv.index]] with name and url"
         raise wrong(str(project.path), f"[tool.uv.sources] {name}: unknown index {entry['index']}", hint)
     if VARIANT_INDEX.search(url):

@@ -50,6 +50,7 @@ class Source(msgspec.Struct, frozen=True):
         origin: ``pyproject.toml line 12``.
         marker: Under which the project takes it from there.
         only: Whether the project takes it from nowhere else; False for one index among several, as pip merges them.
+        others: The indexes from which it takes it for other extras and groups, each behind the option that chooses one.
     """
 
     package: str
@@ -57,11 +58,17 @@ class Source(msgspec.Struct, frozen=True):
     origin: str
     marker: Marker | None = None
     only: bool = True
+    others: tuple[tuple[str, str], ...] = ()
 
     @property
     def variant(self) -> str:
         """The variant that the index carries."""
-        return self.url.rstrip("/").rpartition("/")[2]
+        return variant_of(self.url)
+
+
+def variant_of(url: str) -> str:
+    """The variant that an index of torch's project carries, by its URL."""
+    return url.rstrip("/").rpartition("/")[2]
 
 
 def variant_sources(index_urls: Iterable[str], extra_index_urls: Iterable[str], origin: str) -> tuple[Source, ...]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 from packaging.specifiers import Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -19,7 +20,7 @@ from envsolve.packages.links import hashed
 from envsolve.packages.model import IndexFile, MetadataUnavailableError, PlaceholderError, read_version
 from envsolve.packages.pages import Listing
 from envsolve.packages.requirements import Need
-from envsolve.rules.platform import Environment
+from envsolve.rules.platform import Environment, libc_of
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import Family, Option
 from envsolve.solve.needs import Walk, only_for, parsed, within
@@ -30,6 +31,7 @@ from envsolve.values import CudaVersion, PythonVersion
 
 _ANY = SpecifierSet()
 _PYTHONS = re.compile(r"(?:cp|py)(\d)(\d{0,2})")
+_NEWEST_LIBC = 99  # the minor version of one that every wheel installs on
 _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
 
 
@@ -122,7 +124,8 @@ class CandidateSelector(msgspec.Struct, eq=False):
 
         A yanked version is taken only if it is pinned with ``==``, or kept from a lock, and nothing else fits: PEP 592.
         A wheel that runs here goes before an sdist, and before the sdists of newer versions whose wheels are all for
-        newer Pythons. Pre-releases appear only on request, or where a project has published nothing else.
+        newer Pythons or a newer libc. Pre-releases appear only on request, or where a project has published nothing
+        else.
         """
         key = name, specifier
         if key not in self._walks:
@@ -177,9 +180,17 @@ class CandidateSelector(msgspec.Struct, eq=False):
         yield from (*untried, *withdrawn)
 
     def _is_for_newer(self, listing: Listing, place: int) -> bool:
-        """Whether all wheels of a version are for newer Pythons: nobody has tried its sdist with this one."""
-        oldest = [_oldest_python(f.filename) for f in listing.files(place) if f.filename.endswith(".whl")]
-        own = PythonVersion.parse(self.environment.python)
+        """Whether the wheels of a version are for newer Pythons, or for a newer libc than the environment's.
+
+        Nobody has tried its sdist with this Python, or it takes newer compilers than such a system has.
+        """
+        wheels = [file.filename for file in listing.files(place) if file.filename.endswith(".whl")]
+        kind, (major, _) = libc_of(self.environment.platform) or ("glibc", (2, 0))
+        platform = replace(self.environment.platform, libc=f"{kind} {major}.{_NEWEST_LIBC}")
+        later = Environment.of(Machine(platform=platform), self.environment.python)
+        if any(later.rank(wheel) is not None for wheel in wheels):
+            return True
+        own, oldest = PythonVersion.parse(self.environment.python), [_oldest_python(wheel) for wheel in wheels]
         return bool(oldest) and all(python is not None and python > own for python in oldest)
 
     def _taken(self, name: str, specifier: SpecifierSet) -> Iterator[int]:

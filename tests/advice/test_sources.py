@@ -10,6 +10,7 @@ from packaging.markers import Marker
 from envsolve.advice.torch import about_environments, about_sources
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.known import describe_target
+from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.requirements import Source
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import environments_of
@@ -29,6 +30,30 @@ def test_a_variant_without_code_for_the_gpu(family: Family) -> None:
     assert found.code == "source-does-not-run"
     assert "pyproject.toml line 19: torch comes from" in found.message and "no code for cc 12.0" in found.message
     assert found.remedy == 'write there: url = "https://download.pytorch.org/whl/cu130"'
+
+
+def test_the_extra_of_the_project_whose_index_runs_is_proposed(tmp_path: Path) -> None:
+    """To write the index of cu126 in place of that of the CPU would break the extra for CPUs."""
+    wheels = "https://download.pytorch.org/whl/"
+    entries = [f'{{ index = "{name}", extra = "{name}" }}' for name in ("cpu", "cu118", "cu126")]
+    tables = [
+        f'[[tool.uv.index]]\nname = "{n}"\nurl = "{wheels}{n}"\nexplicit = true' for n in ("cpu", "cu118", "cu126")
+    ]
+    extras = "\n".join(f'{name} = ["torch"]' for name in ("cpu", "cu118", "cu126"))
+    head = f'[project]\nname = "demo"\nversion = "1"\n[project.optional-dependencies]\n{extras}\n'
+    text = f"{head}[tool.uv.sources]\ntorch = [{', '.join(entries)}]\n" + "\n".join(tables)
+    (tmp_path / "pyproject.toml").write_text(text)
+    catalogue = Catalogue()
+    for target, extra, remedy in (
+        ("A100, driver 535", "cpu", "choose --extra cu126 instead, whose cu126 runs there"),
+        ("V100, driver 470", "cu126", "choose --extra cu118 instead, whose cu118 runs there"),
+        ("RTX 5090, driver 580.95", "cu126", 'write there: url = "https://download.pytorch.org/whl/cu130"'),
+    ):
+        machine = describe_target(f"{target}, python 3.12, linux-x86_64, glibc 2.35", catalogue)
+        family = Family(catalogue, Facts.of(catalogue), (machine,), "3.12")
+        asked = read_requirements((), projects=[tmp_path], extras=[extra])
+        (found,) = about_sources(asked.sources, "cu130", family)
+        assert found.remedy == remedy
 
 
 def test_a_variant_that_runs_too_and_one_that_is_taken(family: Family) -> None:

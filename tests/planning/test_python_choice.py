@@ -80,6 +80,20 @@ def test_an_sdist_from_after_the_python_comes_after_an_older_wheel(world: World,
     assert chosen.version == version
 
 
+@pytest.mark.parametrize(
+    ("libc", "version"), [("glibc 2.17", "1.0"), ("glibc 2.34", "2.0"), ("glibc 2.12", "2.0"), ("musl 1.2", "2.0")]
+)
+def test_an_sdist_whose_wheel_needs_a_newer_libc_comes_after_an_older_wheel(
+    world: World, libc: str, version: str
+) -> None:
+    """On CentOS 7 the sdists of the newest releases take compilers that it does not have."""
+    world.default.wheel("arrays", "1.0", tags=NEW_TAGS)
+    world.default.wheel("arrays", "2.0", tags="cp312-cp312-manylinux_2_34_x86_64")
+    world.default.sdist("arrays", "2.0")
+    (chosen,) = world.plan("arrays", target=f"H100, driver 580, {libc}").packages
+    assert (chosen.version, chosen.kind) == (version, "sdist" if libc in ("glibc 2.12", "musl 1.2") else "wheel")
+
+
 def test_what_was_never_a_wheel_says_nothing_about_pythons(compiled: World, free: Machine) -> None:
     compiled.default.sdist("script", "1.0")
     assert compiled.plan_for([free], "torch", "script==1.0").python == "3.12"
