@@ -145,8 +145,9 @@ def make_plan(
             conflict = other.why(True) if isinstance(other, _Refusal) else conflict
         conflict = with_proved_pythons(conflict, fits, catalogue.pythons)
         if plans and _is_free(request, machines):
-            python, plan = next(iter(plans.items()))
-            text = f"the plan is for Python {python}, since nothing fits with {answer.frame.python}"
+            first = next(iter(plans.values()))
+            plan = _with_wheels_of_old(first, asked, request, catalogue, client, same_torch=False)
+            text = f"the plan is for Python {plan.python}, since nothing fits with {answer.frame.python}"
             warning = PlanWarning("python-chosen", f"{text}: {conflict.facts[-1].fact}")
             return structs.replace(plan, warnings=(warning, *plan.warnings))
     return _impossible(answer.frame, conflict)
@@ -157,23 +158,26 @@ def _is_free(request: Request, machines: Sequence[Machine]) -> bool:
     return request.python is None and python_of(machines) is None
 
 
-def _with_wheels_of_old(plan: Plan, asked: Asked, request: Request, catalogue: Catalogue, client: IndexClient) -> Plan:
+def _with_wheels_of_old(
+    plan: Plan, asked: Asked, request: Request, catalogue: Catalogue, client: IndexClient, *, same_torch: bool = True
+) -> Plan:
     """The plan, for another Python if that has wheels of old releases which this one would have to build.
 
-    What a dependency or a source tree pins is known only now. Torch must stay: an older one may not run.
+    What a dependency or a source tree pins is known only now. Torch stays, unless this Python is not the first choice.
     """
     built = {p.name: p.version for p in plan.packages if p.kind == "sdist" and p.index is not None}
     if not built or plan.python is None:
         return plan
     family = Family(catalogue, Facts.of(catalogue), plan.machines, None, requires_python=asked.requires_python)
-    old, python = python_with_wheels(built, plan.python, plan.machines, family, client)
+    torch = any(package.name == "torch" for package in plan.packages)
+    old, python = python_with_wheels(built, plan.python, plan.machines, family, client, needs_torch=torch)
     if not old or python == plan.python:
         return plan
     if _is_free(request, plan.machines):
         other = _answer(asked, plan.machines, structs.replace(request, python=python), catalogue, client)
         versions = [{p.name: p.version for p in one.packages} for one in (plan, other) if isinstance(one, Plan)]
-        same_torch = versions[0].get("torch") == versions[-1].get("torch")
-        if isinstance(other, Plan) and other.status == plan.status and same_torch:
+        same = not same_torch or versions[0].get("torch") == versions[-1].get("torch")
+        if isinstance(other, Plan) and other.status == plan.status and same:
             return other
     names = " and ".join(f"{name} {built[name]}" for name in old)
     text = f"{names}: older than Python {plan.python}, so that the build may fail; there are wheels for {python}"

@@ -101,7 +101,13 @@ def _with_most_wheels(
 
 
 def python_with_wheels(
-    built: Mapping[str, str], python: str, machines: Sequence[Machine], family: Family, client: IndexClient
+    built: Mapping[str, str],
+    python: str,
+    machines: Sequence[Machine],
+    family: Family,
+    client: IndexClient,
+    *,
+    needs_torch: bool,
 ) -> tuple[tuple[str, ...], str]:
     """Packages limited to releases older than a Python, and the Python with wheels for most of them.
 
@@ -114,8 +120,12 @@ def python_with_wheels(
         machines: The machines of the plan.
         family: Its projects' ``requires-python`` limits the choice.
         client: The indexes that list the wheels.
+        needs_torch: Whether only Pythons with a torch that runs on the machines count.
     """
     pythons = _candidate_pythons(machines, family)
+    if needs_torch:
+        running = [one for one in pythons if _runs(structs.replace(family, python=one), "torch", SpecifierSet())]
+        pythons = running or pythons
     others = [Environment.of(machines[0], one) for one in pythons]
     here = Environment.of(machines[0], python)
     scout = CandidateSelector(client, here, {}, (), family.exclude_newer)

@@ -140,6 +140,22 @@ def test_another_python_is_taken_if_nothing_fits_with_the_first(compiled: World,
     assert "3.11" in told.message and "lone" in told.message
 
 
+def test_of_the_pythons_that_fit_the_one_with_wheels_of_old_releases_is_taken(world: World, free: Machine) -> None:
+    """RVC: numba 0.56.4 has wheels up to 3.10, fairseq up to 3.8, and the setup.py of numba refuses 3.11."""
+    world.build("torch", "2.14.0", "cu128", code=NEW, pythons=("cp310", "cp311", "cp312"))
+    for name, pythons in (("numba", ("cp38", "cp310")), ("fairseq", ("cp38",))):
+        for python in pythons:
+            world.default.wheel(name, "1.0", tags=f"{python}-{python}-{LINUX}")
+        for python in ("cp310", "cp311", "cp312"):
+            world.default.wheel(name, "2.0", tags=f"{python}-{python}-{LINUX}")
+        world.default.sdist(name, "1.0")
+    world.default.wheel("app", "1.0", requires=["torch"])
+    plan = world.plan_for([free], "app", "numba==1.0", "fairseq==1.0")
+    assert (plan.status, plan.python) == ("ok", "3.10")
+    kinds = {package.name: package.kind for package in plan.packages}
+    assert (kinds["numba"], kinds["fairseq"]) == ("wheel", "sdist")
+
+
 def test_a_python_that_is_named_is_only_proposed_to_change(compiled: World, free: Machine) -> None:
     plan = fits_only_an_older_python(compiled, free, python="3.12")
     assert plan.status == "impossible"
