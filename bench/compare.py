@@ -66,9 +66,9 @@ def differences(plan: str, pins: str) -> list[dict[str, Any]]:
 #: What the facts of a refusal say, and the rule behind it.
 _REFUSALS = (
     ("installs the files of", "no file belongs to two packages (rule 9)"),
-    ("is made for", "what a release is made for, whatever its metadata says (compiled_against.json)"),
+    ("is built for", "what a release is made for, whatever its metadata says (compiled_against.json)"),
     ("for Python", "the Pythons that a release's metadata and files are for (rule 11)"),
-    ("needs Python", "the Pythons that a release's metadata and files are for (rule 11)"),
+    ("requires Python", "the Pythons that a release's metadata and files are for (rule 11)"),
     ("no wheel for cp", "the Pythons that a release's metadata and files are for (rule 11)"),
     ("the machine", "the GPUs, driver and system of the machine (rules 1 to 11)"),
 )

@@ -287,7 +287,10 @@ def preview_install(
     words = items(command, str, "command")
     given = machines_given(machines)
     if not words or len(given) > 1:
-        raise UsageError("preview_install takes one command and at most one machine", hint="preview them one by one")
+        raise UsageError(
+            "preview_install takes one command and at most one machine",
+            hint="preview one command for one machine at a time",
+        )
     may = {"may_build": may_build, "allow_unknown_names": allow_unknown_names}
     return preview(words, given[0] if given else detect(), Catalogue(), environ, **may)
 

@@ -91,7 +91,7 @@ def check_facts(
     from envsolve.packages.settings import read_settings
 
     if sample < 1:
-        raise UsageError(f"a sample of {sample}: there is nothing to check", hint="give a number from 1 on")
+        raise UsageError(f"a sample of {sample} checks nothing", hint="give a number of 1 or more")
     catalogue = Catalogue() if folder is None else Catalogue(named_folder(path_of(folder, "folder")))
     drawn = random.randrange(10**6) if seed is None else seed
     with IndexClient(read_settings(environ)) as client:
@@ -150,7 +150,7 @@ def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = 
     else:
         found = measure_path(path_of(what, "what"), every=every)
     if not found.carries_cuda:
-        raise UsageError(f"{found.name} carries no CUDA code, and needs no library of NVIDIA's")
+        raise UsageError(f"{found.name} contains no CUDA code and requires no NVIDIA library")
     return found
 
 
@@ -239,7 +239,10 @@ def check_dockerfile(
     file = path_of(path, "path")
     directory = file.parent if context is None else path_of(context, "context")
     if not is_folder(directory):
-        raise UsageError(f"{directory} is not a directory", hint="name the directory that the image is built from")
+        raise UsageError(
+            f"{directory} is not a directory",
+            hint="give the directory that the image is built from (the build context)",
+        )
     return dockerfile.check_dockerfile(read_file(file), machines_or_host(machines), Catalogue(), directory)
 
 
@@ -305,14 +308,14 @@ def describe(value: object) -> str:
     """
     # Each value has its text beside it, except a machine and a plan.
     home = type(value).__module__
-    module = {
-        "envsolve.machine.model": "envsolve.machine.model",
-        "envsolve.planning.plan": "envsolve.formats.summary",
-    }
+    module = {"envsolve.machine.model": "envsolve.machine.model", "envsolve.planning.plan": "envsolve.formats.summary"}
     found = importlib.import_module(module.get(home, home)) if home.startswith("envsolve.") else None
     text = getattr(found, "describe", None) or getattr(found, "render", None)
     if text is None:
-        raise UsageError(f"a {type(value).__name__} has no description", hint="pass what a stage returned")
+        raise UsageError(
+            f"describe() does not support a {type(value).__name__}",
+            hint="pass a result of plan(), builds(), diagnose() or another function of envsolve",
+        )
     return str(text(value))
 
 

@@ -213,7 +213,7 @@ class Arch(NamedTuple):
 def _arch(name: str) -> Arch:
     match = _ARCH.match(name)
     if match is None:
-        raise ValueError(f"not the name of GPU code: {name!r}")
+        raise ValueError(f"not the name of GPU code such as sm_90: {name!r}")
     kind: Literal["sass", "ptx"] = "sass" if match[1] == "sm" else "ptx"
     return Arch(kind, ComputeCapability(int(match[2]), int(match[3])), match[4], name)
 

@@ -134,5 +134,5 @@ def test_results_are_described_and_written() -> None:
     assert "H100" in envsolve.describe(machine)
     assert envsolve.to_json(machine) == dump_machine(machine)
     assert "cu126" in envsolve.describe(envsolve.builds("torch", [machine]))
-    with pytest.raises(UsageError, match="has no description"):
+    with pytest.raises(UsageError, match="does not support a"):
         envsolve.describe(3)

@@ -25,7 +25,7 @@ from envsolve.values import ComputeCapability, DriverVersion
 #: What a remedy proposes in place of another C library: the oldest that torch's newer wheels accept.
 GLIBC_OF_REMEDY = "glibc 2.28"
 
-_WSL = "run it under Linux: WSL 2 can also use the GPU"
+_WSL = "use Linux: WSL 2 on this machine can also use the GPU"
 
 Answer = Callable[[Family], tuple[Option, ...] | None]
 """The answer for a family on other machines, best options first; None if nothing runs there."""
@@ -66,7 +66,7 @@ def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
         newer = [replace(m, platform=replace(m.platform or Platform(), libc=GLIBC_OF_REMEDY)) for m in family.machines]
         best = best_of(replace(family, machines=tuple(newer)), limits)
         if best is not None:
-            yield Fix(f"run in a container, or on a system, with {GLIBC_OF_REMEDY} or newer", unlocks=named(best))
+            yield Fix(f"use a container or a system with {GLIBC_OF_REMEDY} or newer", unlocks=named(best))
     if "gpus" in kinds:
         yield from newer_builds(family, limits)
         yield from source_build(family, limits)
@@ -80,7 +80,10 @@ def _own_index(family: Family) -> Iterator[Fix]:
     if len(places) == 1 and (place := places.pop()):
         command = f"pip install --index-url {place} torch"
         # Nothing is known of what is there at the moment, so it unlocks nothing for certain.
-        yield Fix(f"install torch from the index for {gpus[0].label}, whose builds are not judged: {command}", command)
+        yield Fix(
+            f"install torch from the index for {gpus[0].label} (envsolve cannot judge the builds there): {command}",
+            command,
+        )
 
 
 def another_python(family: Family, limits: Limits) -> Iterator[Fix]:
@@ -89,7 +92,7 @@ def another_python(family: Family, limits: Limits) -> Iterator[Fix]:
         others = [(p, best) for p in free.pythons if (best := best_of(replace(free, python=p), limits)) is not None]
         if others:
             pythons, unlocks = [p for p, _ in others], named(others[-1][1])
-            allow = f"relax requires-python {family.requires_python} to allow Python {', '.join(pythons)}"
+            allow = f"change requires-python {family.requires_python} to allow Python {', '.join(pythons)}"
             yield use_python(pythons, unlocks) if free is family else Fix(allow, unlocks=unlocks)
             return
 
@@ -122,7 +125,7 @@ def _without(family: Family, limits: Limits, every: Sequence[Limit], given_up: S
     best = best_under(family, limits, [limit for limit in every if limit not in given_up])
     if not best:  # also where nothing would be left of the request
         return None
-    verb = "relax" if all(_relaxable(limit, limits) for limit in given_up) else "give up"
+    verb = "relax" if all(_relaxable(limit, limits) for limit in given_up) else "leave out"
     text = f"{verb} " + " and ".join(demanded(limit, limits) for limit in given_up)
     names = tuple(limit.name for limit in given_up) if all(limit.kind == "asked" for limit in given_up) else ()
     return Fix(text, unlocks=named(best), relaxes=names)
@@ -156,7 +159,8 @@ def fewer_cards(family: Family, answer: Answer) -> Iterator[Fix]:
         best = answer(replace(family, machines=alone))
         if best is not None:
             yield Fix(
-                f"plan for {gpu.label} only, and hide the others there (CUDA_VISIBLE_DEVICES)", unlocks=named(best)
+                f"plan only for {gpu.label}, and hide the other GPUs of the machine (CUDA_VISIBLE_DEVICES)",
+                unlocks=named(best),
             )
 
 
@@ -168,7 +172,7 @@ def _without_gpu(family: Family, limits: Limits) -> Iterator[Fix]:
     if only_cpu and family.needs_torch(limits.asked):
         best = best_of(without, limits)
         if best is not None:
-            yield Fix("ask for an environment that uses no GPU: --cuda cpu", unlocks=named(best))
+            yield Fix("plan an environment that does not use the GPU: --cuda cpu", unlocks=named(best))
 
 
 def another_card(family: Family, answer: Answer) -> Iterator[Fix]:
@@ -222,7 +226,7 @@ def _on_x86_64(family: Family, limits: Limits) -> Iterator[Fix]:
     others = tuple(replace(m, platform=replace(m.platform or Platform(), arch="x86_64")) for m in family.machines)
     best = best_of(replace(family, machines=others), limits)
     if best is not None:
-        yield Fix("run it on a machine with an x86_64 processor", unlocks=named(best))
+        yield Fix("use a machine with an x86_64 processor", unlocks=named(best))
 
 
 def _on_the_cpu(family: Family, limits: Limits) -> Iterator[Fix]:
@@ -243,9 +247,12 @@ def _compat_package(family: Family, limits: Limits) -> Iterator[Fix]:
         served = [bool((reason := compat_serves(machine, facts)) and reason.ok) for machine in with_it]
         best = _best_with(family, with_it, served, partial(best_of, limits=limits))
         if best is not None and all(_known(option) for option in best):
-            package = f"the libcuda of cuda-compat-{cuda.replace('.', '-')}"
+            package = f"cuda-compat-{cuda.replace('.', '-')}"
             where = _where(family.machines, served)
-            yield Fix(f"keep the driver and put {package} first on the loader path{where}", unlocks=named(best))
+            yield Fix(
+                f"keep the driver, install {package} and put its libcuda first on the loader path{where}",
+                unlocks=named(best),
+            )
             return
 
 
@@ -353,7 +360,7 @@ def combined_change(family: Family, limits: Limits, every: Sequence[Limit]) -> F
     given_up = sorted((limit for limit in every if limit not in kept), key=lambda limit: -_DEAREST.index(limit.kind))
     loose, rest = loosened(family, limits, kept)
     changes = dict.fromkeys(_change(limit, loose, rest, limits) for limit in given_up)
-    return Fix("change together: " + "; ".join(changes), unlocks=named(best))
+    return Fix("make all of these changes: " + "; ".join(changes), unlocks=named(best))
 
 
 def _change(limit: Limit, loose: Family, rest: Limits, limits: Limits) -> str:
@@ -363,7 +370,7 @@ def _change(limit: Limit, loose: Family, rest: Limits, limits: Limits) -> str:
     if limit.kind == "exclude_newer":
         return "leave out --exclude-newer"
     if limit.kind == "libc":
-        return f"run in a container, or on a system, with {GLIBC_OF_REMEDY} or newer"
+        return f"use a container or a system with {GLIBC_OF_REMEDY} or newer"
     if limit.kind == "python":
         return f"use Python {', '.join(p for p in loose.pythons if best_of(replace(loose, python=p), rest))}"
     if limit.kind == "driver":
@@ -379,7 +386,7 @@ def for_another_driver(name: str, family: Family, selector: CandidateSelector) -
         sibling = re.sub(rf"(-cu(?:da)?){major}", rf"\g<1>{older}", name)
         found = None if cuda_excluded(sibling, family) else next(selector.candidates(sibling, SpecifierSet()), None)
         if found:
-            yield Fix(f"ask for {sibling} instead of {name}", unlocks=f"{sibling} {found[0]}", replaces=(name, sibling))
+            yield Fix(f"request {sibling} instead of {name}", unlocks=f"{sibling} {found[0]}", replaces=(name, sibling))
             break
     drivers, gpus = family.facts.drivers, [gpu for machine in family.machines for gpu in machine.gpus or ()]
     newer = Driver(version=fit.required) if fit and fit.required else None

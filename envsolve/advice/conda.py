@@ -50,10 +50,10 @@ def unserved_by_conda(machines: Sequence[Machine]) -> Conflict | None:
     """Why conda has no packages for one of the machines, or no common ones for all of them."""
     if any((libc := libc_of(machine.platform)) and libc[0] == "musl" for machine in machines):
         fact = "the machine's libc is musl, and conda packages for Linux are built for glibc"
-        return Conflict((ConflictFact(fact),), (Fix("run in a container with glibc"),))
+        return Conflict((ConflictFact(fact),), (Fix("use a container with glibc"),))
     subdirs = sorted({subdir_of(machine.platform) for machine in machines})
     if len(subdirs) > 1:
-        fact = f"the machines are of several systems ({', '.join(subdirs)}), which have different packages"
+        fact = f"the machines have different systems ({', '.join(subdirs)}), and conda has separate packages for each"
         return Conflict((ConflictFact(fact),), (Fix("plan for each system separately"),))
     return None
 
@@ -98,7 +98,7 @@ def without_channel(
         return failure
     lines = [f"  {name}: {says}" for name, says in list(verdicts.items())[:_SHOWN]]
     more = [f"  and {len(verdicts) - _SHOWN} more"] if len(verdicts) > _SHOWN else []
-    text = "\n".join((f"{failure.message}; what the catalogue says of the builds:", *lines, *more))
+    text = "\n".join((f"{failure.message}; what the catalogue knows about the builds:", *lines, *more))
     return IndexUnavailableError(text, hint=failure.hint)
 
 
@@ -180,7 +180,7 @@ def _changes(attempt: Attempt) -> Iterator[Fix]:
             yield Fix(f"relax {spec}", unlocks=_named(found))
         # A package that no channel here has, such as `pytorch-cuda` of the channel pytorch, is there in no version.
         elif spec in attempt.asked and len(attempt.asked) > 1 and (found := _tried(solver, question.without(spec))):
-            yield Fix(f"give up {spec.name}", unlocks=_named(found))
+            yield Fix(f"leave out {spec.name}", unlocks=_named(found))
 
 
 def _together(attempt: Attempt) -> Iterator[Fix]:
@@ -195,7 +195,7 @@ def _together(attempt: Attempt) -> Iterator[Fix]:
             kept.append(Spec(spec.name))
             changes.append(f"relax {spec}")
         else:
-            changes.append(f"give up {spec.name}")
+            changes.append(f"leave out {spec.name}")
     if len(changes) > 1 and kept and (found := _tried(solver, replace(attempt.question, specs=tuple(kept)))):
         yield Fix(" and ".join(changes), unlocks=_named(found))
 
@@ -234,14 +234,14 @@ def _tried(solver: Solver, question: Question) -> Solution | None:
 def _named(solution: Solution) -> str:
     torch = solution.judged.get("pytorch")
     if torch is None:
-        return "then it can be solved"
+        return "a set of packages that fits"
     return f"pytorch {torch.candidate.version} [{torch.build.variant}]"
 
 
 # What a user should know about a conda plan that is otherwise good.
 
 _HOSTS = ("https://conda.anaconda.org/", "http://conda.anaconda.org/", "https://anaconda.org/")
-_PROVE = "after installing it, verify it on the machine: envsolve verify --prefix DIR"
+_PROVE = "after the installation, verify it on the machine: envsolve verify --prefix DIR"
 
 
 def about_channels(channels: Sequence[str], catalogue: Catalogue) -> Iterator[PlanWarning]:
@@ -251,7 +251,7 @@ def about_channels(channels: Sequence[str], catalogue: Catalogue) -> Iterator[Pl
         yield PlanWarning("channel", f"the channel {channel} {record.says}", record.remedy)
         others = [other for other in channels if channel_name(other) in record.clashes]
         if others:
-            text = f"the channels {channel} and {' and '.join(others)} are mixed: {record.clash}"
+            text = f"the channels {channel} and {' and '.join(others)} do not go together: {record.clash}"
             yield PlanWarning("channels-mixed", text, record.remedy)
 
 
@@ -266,8 +266,8 @@ def about_virtual(virtual: Sequence[VirtualPackage]) -> Iterator[PlanWarning]:
     """Assumptions of the solve that the machines' descriptions leave open."""
     for package in virtual:
         if package.assumed and package.name == "__cuda":
-            text = f"{package.assumed}; it was solved as if it were for CUDA {package.version}"
-            yield PlanWarning("cuda-assumed", text, "name it: --driver VERSION (nvidia-smi shows it)")
+            text = f"{package.assumed}; the plan assumes a driver for CUDA {package.version}"
+            yield PlanWarning("cuda-assumed", text, "give it: --driver VERSION (nvidia-smi shows the version)")
 
 
 def about_conda_builds(solution: Solution) -> Iterator[PlanWarning]:
@@ -277,18 +277,23 @@ def about_conda_builds(solution: Solution) -> Iterator[PlanWarning]:
             continue
         name = f"{judged.candidate.name} {judged.candidate.version} ({judged.candidate.build})"
         if not judged.described and judged.build.cuda is not None:
-            text = f"the catalogue does not list the GPU code in {name}, so it is not known whether it runs here"
-            yield PlanWarning("not-judged", text, f"envsolve index update, and plan again; or {_PROVE}")
+            text = (
+                f"the catalogue does not know which GPU code {name} contains, so it is not known whether the package "
+                "runs here"
+            )
+            yield PlanWarning("not-judged", text, f"run `envsolve index update` and plan again; or {_PROVE}")
         for reason in judged.verdict.reasons:
             if reason.rule.startswith("triton") and reason.ok is False:
-                text = f"{reason.text}; torch itself runs; torch.compile and Triton kernels do not"
+                text = f"{reason.text}; torch itself runs, but torch.compile and Triton kernels do not"
                 yield PlanWarning("triton-limited", text, None)
     for name in solution.on_cpu:
-        text = f"{name} has a CUDA variant, but none that fits the other packages, so its CPU variant was chosen"
-        yield PlanWarning("cpu-companion", text, f"ask for another version of {name}")
+        text = f"{name} has CUDA builds, but none of them fits the other packages, so the plan has its CPU build"
+        yield PlanWarning("cpu-companion", text, f"request another version of {name}")
     unjudged = sorted(solution.variants - solution.judged.keys())
     if unjudged:
-        text = f"the catalogue does not list the GPU code in {', '.join(unjudged)}, so it was not judged"
+        text = (
+            f"the catalogue does not know which GPU code {', '.join(unjudged)} contains, so envsolve could not check it"
+        )
         yield PlanWarning("not-judged", text, _PROVE)
 
 

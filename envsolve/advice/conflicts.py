@@ -95,11 +95,7 @@ def _failing_builds(family: Family, limits: Limits, kinds: Collection[str]) -> I
 
 
 def failing(
-    package: str,
-    specifier: SpecifierSet,
-    family: Family,
-    variant: str | None = None,
-    kinds: Collection[str] = (),
+    package: str, specifier: SpecifierSet, family: Family, variant: str | None = None, kinds: Collection[str] = ()
 ) -> Iterator[ConflictFact]:
     """Why builds of a package do not run on the machines: the newest build for each distinct reason.
 
@@ -235,7 +231,7 @@ def _about_package(
     about = _About([], [], [])
     wanted = _specifier(needs) & constraint
     if str(constraint):
-        about.facts.append(f"{name}{constraint} is a constraint")
+        about.facts.append(f"the constraints limit {name} to {constraint}")
         about.fixes.append(Fix(f"relax the constraint {name}{constraint}"))
     if addresses := [need for need in needs if need.url]:
         about.facts.append(_one_place(name, addresses, wanted))
@@ -260,8 +256,8 @@ def _older_modules(newest: Sequence[Cause], family: Family) -> Iterator[_About]:
         if not found:
             yield _About([], [*failing(module.name, module.specifier, replace(family, python=None))], [])
         elif family.python not in found:
-            fact = f"no {key} that runs here is published for Python {family.python}"
-            yield _About([fact], [], [use_python(found, f"{key} is published for it")])
+            fact = f"no {key} for Python {family.python} runs on this machine"
+            yield _About([fact], [], [use_python(found, f"{key} has matching files")])
 
 
 def _lacking(newest: Sequence[Cause], family: Family, selector: CandidateSelector) -> Iterator[Fix]:
@@ -304,23 +300,23 @@ def _one_place(name: str, addresses: Sequence[PackageNeed], specifier: Specifier
     if len(addresses) > 1:
         return f"a package can come from only one place, but {name} is requested from {len(addresses)}"
     if str(specifier):
-        return f"the {name} at {addresses[0].url} is not {specifier}"
-    return f"only the build of {name} at {addresses[0].url} is allowed, and it is not known what it is compatible with"
+        return f"the {name} at {addresses[0].url} does not satisfy {specifier}"
+    return f"{name} must come from {addresses[0].url}, and it is not known which packages that build is compatible with"
 
 
 def _other_places(name: str, addresses: Sequence[PackageNeed]) -> Iterator[Fix]:
     """The change that requests one of several URLs of a package, or a published build."""
     for need in addresses if len(addresses) > 1 else ():
-        yield Fix(f"leave out '{need.text}'", unlocks=f"{name} from the other")
+        yield Fix(f"leave out '{need.text}'", unlocks=f"{name} from the other URL")
     if len(addresses) == 1:
-        yield Fix(f"ask for {name} by its name, without the URL", unlocks=f"a {name} whose builds are known")
+        yield Fix(f"request {name} by name, without the URL", unlocks=f"a {name} that the catalogue knows")
 
 
 def _pythons_with(name: str, specifier: SpecifierSet, family: Family) -> Iterator[Fix]:
     """The Pythons for which a build that is needed is published and runs."""
     found = [python for python in family.pythons if _is_there(name, specifier, replace(family, python=python))]
     if found:
-        yield use_python(found, f"{name}{specifier} is published for it")
+        yield use_python(found, f"{name}{specifier} has matching files")
 
 
 def _is_of_family(name: str, specifier: SpecifierSet, family: Family, selector: CandidateSelector) -> bool:
@@ -334,21 +330,24 @@ def _what_exists(name: str, specifier: SpecifierSet, family: Family, selector: C
     versions = [option.version for option in family.options(name)] if owned else selector.versions(name)
     shown = ", ".join(dict.fromkeys(version.public for version in versions[:_SHOWN]))
     if not versions and owned:
-        yield f"no published {name} installs on this machine and Python"
+        yield f"no published {name} can be installed on this machine with this Python"
     elif not versions:
         from difflib import get_close_matches
 
         near = get_close_matches(name, family.catalogue.family, n=1)
         yield f"no configured index has a project named {name}" + (f"; did you mean {near[0]}?" if near else "")
     elif not any(specifier.contains(version, prereleases=True) for version in versions):
-        yield f"no {name} that is published for this environment is {words}; the newest are {shown}"
+        yield f"no {name} published for this environment satisfies {words}; the newest versions are {shown}"
     elif not owned and (fit := cuda_excluded(name, family)):
-        yield f"{name} is for a CUDA version that the machine does not run: {fit.reason.text}"
+        yield f"{name} is built for a CUDA version that does not run on the machine: {fit.reason.text}"
     elif not owned and (whys := _for_no_gpu(name, specifier, family, selector)):
         yield whys[0]
     elif not owned and next(selector.candidates(name, specifier), None) is None:
         python = selector.environment.python
-        yield f"no {name} {words}".rstrip() + f" has a file for Python {python} on this platform, pre-releases excluded"
+        yield (
+            f"no {name} {words}".rstrip() + f" has a file for Python {python} on this platform "
+            "(pre-releases are not allowed)"
+        )
 
 
 def _for_no_gpu(name: str, specifier: SpecifierSet, family: Family, selector: CandidateSelector) -> list[str]:
@@ -379,12 +378,12 @@ def _found_elsewhere(need: PackageNeed, family: Family, selector: CandidateSelec
     versions = selector.versions(need.name)
     repository = repository_of(need.name, family.catalogue)
     if repository and next(selector.candidates(need.name, SpecifierSet()), None) is None:
-        yield Fix(f"ask for '{need.name} @ {repository}'", unlocks="its sources, which are compiled")
+        yield Fix(f"request '{need.name} @ {repository}'", unlocks="its sources, which pip or uv then compiles")
     if not versions:
-        yield Fix("check its name, or name the index that has it: --extra-index-url URL")
+        yield Fix("check the name, or add the index that has the package: --extra-index-url URL")
         return
     if next(selector.candidates(need.name, need.specifier), None) is not None:
         return
     pythons = [python for python in family.pythons if selector.served(need.name, need.specifier, python)]
     if pythons:
-        yield use_python(pythons, f"{need.text} has files for it")
+        yield use_python(pythons, f"{need.text} has matching files")

@@ -38,13 +38,13 @@ def explain_unpublished(name: str, family: Family, limits: Limits) -> Conflict:
     options = family.judged(name)
     versions = sorted({Version(option.version.public) for option in options})
     asked = ConflictFact(f"{name}{specifier} was requested")
-    before = f" from before {family.exclude_newer.partition('T')[0]}" if family.exclude_newer else ""
+    before = f" uploaded before {family.exclude_newer.partition('T')[0]}" if family.exclude_newer else ""
     if not versions:
-        fact = ConflictFact(f"no build of {name} is known{before}")
+        fact = ConflictFact(f"the catalogue has no build of {name}{before}")
         return Conflict((asked, fact), tuple(_later(family, limits)))
     if len(specifier) > 1 and all(any(o.matches(SpecifierSet(str(one))) for o in options) for one in specifier):
         words = " and ".join(sorted(map(str, specifier)))
-        fact = ConflictFact(f"no {name} that is known{before} is {words} at once")
+        fact = ConflictFact(f"no known release of {name}{before} satisfies {words} at the same time")
         return Conflict((asked, fact), (*_later(family, limits), *_one_dropped(name, family, limits)))
     pin = _pin(specifier)
     same = [option for option in options if pin and option.version.public == pin.version.public]
@@ -53,9 +53,9 @@ def explain_unpublished(name: str, family: Family, limits: Limits) -> Conflict:
         fact = ConflictFact(text, family.catalogue.source_title(same[0].build.source))
     else:
         near = ", ".join(map(str, _around(pin.version, versions))) if pin else ""
-        known = f"the builds of {name} that are known{before}: {versions[0]} to {versions[-1]}"
-        text = f"{known}, and none of them is {specifier}"
-        fact = ConflictFact(f"{text}; the nearest: {near}" if near else text)
+        known = f"the catalogue has {name} {versions[0]} to {versions[-1]}{before}"
+        text = f"{known}, and none of these versions satisfies {specifier}"
+        fact = ConflictFact(f"{text}; the nearest versions: {near}" if near else text)
     found = (*for_a_gpu(family, limits), *_later(family, limits), *_remedies(name, pin, versions, family, limits))
     return Conflict((asked, fact), tuple(dict.fromkeys(found)))
 
@@ -66,13 +66,13 @@ def explain_unpublished_variant(variant: str, family: Family, limits: Limits) ->
     text = f"torch was never published for {variant}"
     facts = (
         ConflictFact(f"the CUDA variant {variant} was requested"),
-        ConflictFact(f"{text}; the nearest are {' and '.join(near)}" if near else text),
+        ConflictFact(f"{text}; the nearest variants are {' and '.join(near)}" if near else text),
     )
     found: dict[Fix, None] = {}
     for other in (*reversed(near), None):
         best = best_of(family, replace(limits, variant=other))
         if best is not None:
-            action = f"ask for --cuda {other}" if other else f"relax --cuda {variant}"
+            action = f"use --cuda {other}" if other else f"relax --cuda {variant}"
             found[Fix(action, unlocks=", ".join(option.label for option in best))] = None
     return Conflict(facts, (*for_a_gpu(family, limits), *found))
 
@@ -89,7 +89,7 @@ def _of_variant(name: str, variant: str | None, family: Family) -> str:
     versions = sorted({Version(option.version.public) for option in options})
     if not versions:
         return ""
-    span = f"there are {versions[0]} to {versions[-1]}" if len(versions) > 1 else f"there is {versions[0]}"
+    span = f"versions {versions[0]} to {versions[-1]} exist" if len(versions) > 1 else f"version {versions[0]} exists"
     return f"; for {variant} {span}"
 
 
@@ -106,7 +106,7 @@ def _one_dropped(name: str, family: Family, limits: Limits) -> Iterator[Fix]:
         rest = SpecifierSet(",".join(other for other in every if other != one))
         best = best_of(family, replace(limits, asked={**limits.asked, name: rest}))
         if best is not None:
-            yield Fix(f"leave {name}{one} out", unlocks=", ".join(option.label for option in best))
+            yield Fix(f"leave out {name}{one}", unlocks=", ".join(option.label for option in best))
 
 
 def for_a_gpu(family: Family, limits: Limits) -> Iterator[Fix]:
@@ -114,7 +114,7 @@ def for_a_gpu(family: Family, limits: Limits) -> Iterator[Fix]:
     pins = (_pin(specifier) for specifier in limits.asked.values())
     named = [limits.variant, *(pin.variant for pin in pins if pin)]
     if family.wants_cpu and any(variant not in (None, "cpu") for variant in named):
-        yield Fix("plan for the machine that has the GPU: --target 'NAME, driver VERSION'")
+        yield Fix("plan for the machine with the GPU: --target 'GPU, driver VERSION'")
 
 
 def _pin(specifier: SpecifierSet) -> _Pin | None:
@@ -157,7 +157,7 @@ def first_that_fits(name: str, specifiers: Sequence[str], family: Family, limits
             build = next(option.build for option in best if option.build.package == name)
             same = {o.build.variant for o in family.judged(name) if o.build.version == build.version}
             pin = f"{name}=={build.version}" + (f"+{build.variant}" if len(same) > 1 else "")
-            yield Fix(f"ask for {pin}", unlocks=", ".join(option.label for option in best))
+            yield Fix(f"request {pin}", unlocks=", ".join(option.label for option in best))
             return
 
 
@@ -185,7 +185,7 @@ def other_cuda(family: Family, limits: Limits) -> Iterator[Fix]:
         if found:
             newest = max(found, key=lambda option: option.version)
             yield Fix(
-                f"ask for {newest.build.package} instead of {name}",
+                f"request {newest.build.package} instead of {name}",
                 unlocks=newest.label,
                 replaces=(name, newest.build.package),
             )
@@ -203,7 +203,7 @@ def conda_forge(family: Family, limits: Limits) -> Iterator[Fix]:
         wanted = limits.asked["torch"].contains(build.version, prereleases=True)
         if wanted and limits.variant in (None, build.variant) and option.verdict.level.usable:
             yield Fix(
-                "take it from conda-forge (--manager conda)", unlocks=f"pytorch {build.version} [{build.variant}]"
+                "use the conda-forge build (--manager conda)", unlocks=f"pytorch {build.version} [{build.variant}]"
             )
             return
 
@@ -211,7 +211,7 @@ def conda_forge(family: Family, limits: Limits) -> Iterator[Fix]:
 # Cards that came after every published torch: what to look for instead.
 
 
-_MEASURE = "envsolve index measure URL reads which GPUs its wheel has code for"
+_MEASURE = "`envsolve index measure URL` reads from a wheel for which GPUs it has code"
 
 
 def newer_builds(family: Family, limits: Limits) -> Iterator[Fix]:
@@ -227,10 +227,13 @@ def newer_builds(family: Family, limits: Limits) -> Iterator[Fix]:
         knows = (t for t in toolkits if best_code(t.archs, cc, family.facts.architectures)[0].usable)
         first = next(knows, None)
         if first is None:
-            text = f"no CUDA up to {toolkits[-1].version} knows {cc.sm}: look for newer facts (envsolve index update)"
-            yield Fix(f"{text}, or for a pre-release of torch; {_MEASURE}")
+            text = (
+                f"no CUDA version up to {toolkits[-1].version} supports {cc.sm}: update the facts (envsolve index "
+                "update)"
+            )
+            yield Fix(f"{text}, or try a pre-release of torch; {_MEASURE}")
         elif CudaVersion.parse(first.version) > newest:
-            built = f"built with CUDA {first.version} or newer, the first that knows {cc.sm}"
+            built = f"built with CUDA {first.version} or newer, the first version that supports {cc.sm}"
             yield Fix(f"try a pre-release of torch {built}; {_MEASURE}")
 
 
@@ -320,7 +323,8 @@ def compiled_instead(family: Family, limits: Limits, selector: CandidateSelector
             address, version, project = found
             unlocked, torch = " ".join(filter(None, (name, version))), against[project.versions]
             yield Fix(
-                f"compile it: ask for '{name} @ {address}'", unlocks=f"{unlocked} with {torch.label if torch else ''}"
+                f"compile it from source: request '{name} @ {address}'",
+                unlocks=f"{unlocked} with {torch.label if torch else ''}",
             )
 
 

@@ -48,9 +48,9 @@ def impossible_machine(machines: Sequence[Machine], facts: Facts, catalogue: Cat
             if reason.ok is False:
                 fact = ConflictFact(f"this machine cannot exist: {reason.text}", catalogue.source_title(reason.source))
                 known = facts.architectures[gpu.compute_capability or ""]
-                span = f"from driver {known.first_driver}" if known.first_driver else "from its first driver"
+                span = f"from version {known.first_driver} on" if known.first_driver else "from the first version"
                 span += f" up to branch R{known.last_branch}" if known.last_branch else " on"
-                remedy = Fix(f"check the GPU and the driver: {gpu.label} is supported {span}")
+                remedy = Fix(f"check the GPU and the driver: NVIDIA drivers support {gpu.label} {span}")
                 return Conflict((fact,), (remedy,))
     return None
 
@@ -62,7 +62,7 @@ def python_not_allowed(family: Family, limits: Limits) -> Conflict:
 
     fact, known = f"the environment's Python is {family.python}", pythons(family.catalogue)
     if not family.pythons:
-        fact = f"torch builds are known for Python {known[0]} to {known[-1]}"
+        fact = f"the catalogue has torch builds for Python {known[0]} to {known[-1]}"
     facts = (ConflictFact(f"the project requires Python {family.requires_python}"), ConflictFact(fact))
     return Conflict(facts, tuple(another_python(family, limits)))
 
@@ -131,14 +131,14 @@ def _stood_in(needs: Sequence[Need], family: Family, trials: Trials) -> Iterator
                 solution = trials.anew([other if each is need else each for each in needs])
                 if solution is not None:
                     label = solution.chosen[one.package].candidate.label
-                    yield Fix(f"ask for {one.package} instead of {name}", unlocks=label)
+                    yield Fix(f"request {one.package} instead of {name}", unlocks=label)
 
 
 def _needing_torch(failure: UnsolvableError) -> Iterator[ConflictFact]:
     """The packages of a failed solve that need torch."""
     for cause in failure.causes:
         if isinstance(cause.parent, Candidate) and isinstance(cause.need, PackageNeed) and cause.need.key == "torch":
-            yield ConflictFact(f"{cause.parent.label} needs {cause.need.text}")
+            yield ConflictFact(f"{cause.parent.label} requires {cause.need.text}")
 
 
 _MOST_PYTHONS = 3
@@ -186,7 +186,7 @@ def no_triton(chosen: Option, family: Family) -> Conflict:
 
     if here := answer(family):
         return Conflict(
-            tuple(facts), (Fix(f"ask for triton=={here[0].build.version}", unlocks="its kernels run here"),)
+            tuple(facts), (Fix(f"request triton=={here[0].build.version}", unlocks="a Triton whose kernels run here"),)
         )
     others = [*fewer_cards(family, answer), *driver_remedy(family, answer)] or [*another_card(family, answer)]
     told = f"envsolve builds {chosen.build.package} --target 'GPU, driver VERSION'"
@@ -205,17 +205,18 @@ def extension_without_code(
         name, versions = project.package, project.versions
         facts = (
             ConflictFact(
-                f"{name} {versions} compiles for cc {oldest} and newer", catalogue.source_title(project.source)
+                f"{name} {versions} can be compiled only for compute capability {oldest} and newer",
+                catalogue.source_title(project.source),
             ),
             *(ConflictFact(f"the machine has {label}") for label in cards.values()),
         )
         older = [other for other in catalogue.source_projects if other.package == name and _compiles_for(other, cards)]
         remedies = (
             *(
-                Fix(f"ask for '{name}{other.versions}'", unlocks=f"it compiles for {' and '.join(cards.values())}")
+                Fix(f"request '{name}{other.versions}'", unlocks=f"can be compiled for {' and '.join(cards.values())}")
                 for other in reversed(older)
             ),
-            Fix(f"leave {name} out", unlocks="the rest of the plan"),
+            Fix(f"leave out {name}", unlocks="the rest of the plan"),
         )
         return Conflict(facts, remedies)
     return None

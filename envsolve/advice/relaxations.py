@@ -165,7 +165,7 @@ def without_one(needs: Sequence[Need], core: Sequence[Need], trials: Trials) -> 
         for text in texts if several else [name]:
             rest = [need for need in needs if (str(need.requirement) if several else _name(need)) != text]
             if rest and trials.anew(rest) is not None:
-                yield Fix(f"give up {text}")
+                yield Fix(f"leave out {text}")
 
 
 def without_parents(causes: Sequence[Cause], needs: Sequence[Need]) -> Iterator[Fix]:
@@ -175,9 +175,12 @@ def without_parents(causes: Sequence[Cause], needs: Sequence[Need]) -> Iterator[
         if isinstance(cause.parent, Candidate):
             name = cause.parent.name
             if name in limited:
-                yield Fix(f"relax {name}{limited[name]}; what else is in the way was not found in time")
+                yield Fix(
+                    f"relax {name}{limited[name]} (other requirements may also be in conflict: the search stopped at "
+                    "its time limit)"
+                )
             else:
-                yield Fix(f"leave {name} out, or ask for a version of it that does not need this")
+                yield Fix(f"leave out {name}, or request a version of {name} without this requirement")
             return
 
 
@@ -215,7 +218,7 @@ def _fix(needs: Sequence[Need], given: Collection[str], solution: Solution) -> F
     limited = [f"{name}{requirement.specifier}" for name, requirement in asked.items() if requirement.specifier]
     bare = [name for name, requirement in asked.items() if not requirement.specifier]
     actions = [f"relax {_listed(limited)}"] if limited else []
-    actions += [f"give up {_listed(bare)}"] if bare else []
+    actions += [f"leave out {_listed(bare)}"] if bare else []
     names = [name for name in asked if name in solution.chosen] or [
         name for name in ("torch",) if name in solution.chosen
     ]
@@ -274,18 +277,18 @@ def sentences(party: Sequence[Cause]) -> Iterator[str]:
     if oldest != newest:
         others = len(party) - 1
         rest = f"the {others} other versions tried require" if others > 1 else "the other version tried requires"
-        yield f"{rest} something similar, down to: {oldest}"
+        yield f"{rest} something similar; the oldest: {oldest}"
 
 
 def _sentence(cause: Cause) -> str:
     if cause.parent is None:
         origin = f" ({cause.need.origin})" if isinstance(cause.need, PackageNeed) else ""
-        return f"{cause.need.text} was asked for{origin}"
+        return f"{cause.need.text} was requested{origin}"
     if isinstance(cause.need, VariantNeed):
         return f"{_label(cause.parent)} is built for {' or '.join(sorted(cause.need.variants))}"
     if isinstance(cause.need, ClaimNeed):
         return f"{_label(cause.parent)} {cause.need.text}"
-    return f"{_label(cause.parent)} needs {cause.need.text}"
+    return f"{_label(cause.parent)} requires {cause.need.text}"
 
 
 def _label(candidate: AnyCandidate | None) -> str:

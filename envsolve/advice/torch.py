@@ -196,9 +196,9 @@ def in_words(options: Sequence[Option], gpus: Sequence[Gpu], facts: Facts, *, ke
         for o in companions
     )
     if companions and keeps_torch:
-        return f"Keep torch {build.version} [{build.variant}], and install {others}, which goes with it."
+        return f"Keep torch {build.version} [{build.variant}], and install {others}, which is built for it."
     required = torch.verdict.driver_required
-    needs = f"needs driver {required} or newer" if required else ""
+    needs = f"requires driver {required} or newer" if required else ""
     why = "; ".join(filter(None, (_code_of(build, gpus, facts), needs)))
     text = f"Install torch {build.version} [{build.variant}]" + (f", {others}" if others else "")
     return text + (f": {why}." if why else ".")
@@ -236,8 +236,8 @@ def about_sources(sources: Sequence[Source], taken: str | None, family: Family) 
         fits = any(option.build.variant == named for option in family.options("torch"))
         why = "" if fits else _why_not(named, family)
         says = f", whose builds do not run on the machines: {why}" if why else ""
-        text = f"{source.origin}: {source.package} comes from {source.url}{says}; the plan uses {taken}"
-        change = f'write there: url = "{source.url.rstrip("/").removesuffix(named)}{taken}"'
+        text = f"{source.origin}: the project takes {source.package} from {source.url}{says}; the plan uses {taken}"
+        change = f'change the line to: url = "{source.url.rstrip("/").removesuffix(named)}{taken}"'
         running = [(option, url) for option, url in source.others if variant_of(url) in family.variants]
         if running:
             option, url = min(running, key=lambda other: family.variants.index(variant_of(other[1])))
@@ -267,7 +267,10 @@ def about_environments(
     """Machines for which the project's tool does not lock, whatever the plan has for them."""
     for environment in machines if declared else ():
         if not any(environment.wants(marker) for marker, _ in declared):
-            text = f"{declared[0][1]}: no marker there matches {environment.system}, so its tool does not lock for it"
+            text = (
+                f"{declared[0][1]}: no marker matches {environment.system}, so the project's tool does not lock for "
+                "this system"
+            )
             os, arch = environment.platform.os, environment.platform.arch
             system = {"windows": "win32", "macos": "darwin"}.get(os or "", os)
             hint = f"add \"sys_platform == '{system}' and platform_machine == '{arch}'\""

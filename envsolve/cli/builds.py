@@ -29,11 +29,11 @@ _WORDS = {"native": "yes", "family": "yes", "ptx": "ptx", "unknown": "?", "none"
 _STYLES = {"yes": "green", "ptx": "yellow", "?": "yellow", "no": "red"}
 _LEGEND = {
     "yes": "runs",
-    "ptx": "runs after the driver has compiled its code, which takes minutes at first use",
-    "?": "not known whether it runs",
+    "ptx": "runs, but the driver must first compile its code (takes minutes at the first use)",
+    "?": "unknown whether it runs",
     "no": "does not run",
-    "!": "torch runs, kernels of its Triton do not",
-    "*": "the build that envsolve plan chooses",
+    "!": "torch runs, but its Triton kernels (torch.compile) do not",
+    "*": "the build that `envsolve plan` chooses",
 }
 # Where the output is not a terminal, a table is as wide as it needs: what reads it wraps lines, or cuts them.
 _UNLIMITED = 1000
@@ -53,15 +53,16 @@ def command(
     ],
     machines: Machines = Machines(),
     python: PythonVersion = None,
-    every: Annotated[
-        bool, option("--all", help="List every build, with the reasons of those that do not run.")
-    ] = False,
+    every: Annotated[bool, option("--all", help="List every build, and why a build does not run.")] = False,
     fast_paths: Annotated[
-        bool, option("--fast-paths", help="Show the fast paths that the kernels in the wheels offer on the GPU.")
+        bool,
+        option(
+            "--fast-paths", help="Show which fast paths (flash attention, FP8, ...) the wheels contain for the GPU."
+        ),
     ] = False,
     form: Annotated[
         Literal["text", "json", "markdown", "csv", "html", "svg"] | None,
-        option("--format", help="Output format (default: that of the suffix of -o)."),
+        option("--format", help="Output format (default: from the suffix of -o FILE)."),
     ] = None,
     output: OutputFile = None,
 ) -> None:
@@ -78,7 +79,9 @@ def command(
     found = envsolve.builds(package, named, python=python_version(python))
     if fast_paths:
         if chosen not in ("text", "json") or every:
-            raise UsageError("--fast-paths is text or JSON", hint="leave out --all, and --format or the suffix of -o")
+            raise UsageError(
+                "--fast-paths prints only text or JSON", hint="use --format text or --format json, and leave out --all"
+            )
         deliver_as(chosen, found, lambda: describe_fast_paths(found), output)
         return
     listed = every or SETTINGS.verbose or all(line.verdict == "none" for line in found.builds)
@@ -86,7 +89,7 @@ def command(
         deliver_as(chosen, found, lambda: describe(found, every=every, reasons=SETTINGS.verbose), output)
         return
     blind = any(one.gpus and not (one.driver and one.driver.version) for one in named)
-    unknown = f"{_LEGEND['?']}; name the driver with --driver VERSION" if blind else _LEGEND["?"]
+    unknown = f"{_LEGEND['?']}; give the driver with --driver VERSION" if blind else _LEGEND["?"]
     matrix = Matrix.of(found, every=every or listed, unknown=unknown)
     if chosen == "text":
         _print_table(matrix, output)
@@ -212,7 +215,9 @@ def _print_table(matrix: Matrix, output: Path | None) -> None:
     if output is None and sys.stdout is not None and sys.stdout.isatty():
         shown = _narrowed(matrix, shutil.get_terminal_size().columns)
         if hidden := [name for name in matrix.header if name not in shown.header]:
-            notes.append(f"the terminal is too narrow for {', '.join(hidden)}: -o FILE writes the whole table")
+            notes.append(
+                f"the terminal is too narrow to show {', '.join(hidden)}; write the whole table to a file with -o FILE"
+            )
         print_styled(matrix.title, "", _table(shown), "", *notes)
     else:
         console = _recorder(_UNLIMITED)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    plan: Annotated[Path, path_argument(metavar="PLAN", help="A plan.json or a pylock.toml of envsolve.")],
-    output: Annotated[Path, path("-o", metavar="DIR|TAR", help="The directory, or the archive NAME.tar, to make.")],
-    offline: Annotated[bool, option("--offline", help="Use only files that are on this machine.")] = False,
+    plan: Annotated[Path, path_argument(metavar="PLAN", help="A plan (JSON) or a pylock.toml written by envsolve.")],
+    output: Annotated[Path, path("-o", metavar="DIR|TAR", help="The directory or archive (NAME.tar) to create.")],
+    offline: Annotated[bool, option("--offline", help="Use only files that are already on this machine.")] = False,
     form: Form = None,
 ) -> None:
     """Download a plan for a machine without a network.
@@ -30,9 +30,12 @@ def command(
     it continues where it stopped.
     """
     if not is_folder(output.absolute().parent):
-        raise UsageError(f"there is no directory {output.parent}", hint="make it, or name another place after -o")
+        raise UsageError(f"there is no directory {output.parent}", hint="create it, or choose another place with -o")
     if output.suffix in (".gz", ".tgz", ".zip", ".xz", ".bz2", ".zst"):
-        raise UsageError(f"-o {output}: wheels are compressed already", hint="name the archive NAME.tar")
+        raise UsageError(
+            f"-o {output}: a bundle is not compressed further, because wheels are already compressed",
+            hint="use the name NAME.tar",
+        )
     from envsolve.install.bundle import in_words
 
     made = bundle(plan, output, offline=offline)
@@ -44,4 +47,4 @@ def _lines(made: Bundle, later: Iterable[str], output: Path) -> list[str]:
     place = f"tar xf {output.name} && cd {output.stem}" if output.suffix == ".tar" else f"cd {output.name}"
     lines = [f"on the machine without a network: {place} && python{made.python or '3'} install.py DIRECTORY"]
     listed = [f"- {line}" for line in later]
-    return [*lines, "at its first use a package may download or compile more:", *listed] if listed else lines
+    return [*lines, "some packages download or compile more when they are first used:", *listed] if listed else lines

@@ -15,7 +15,9 @@ _FOUND = 4
 
 
 def command(
-    dockerfile: Annotated[Path, path_argument(metavar="DOCKERFILE", help="The file.")] = Path("Dockerfile"),
+    dockerfile: Annotated[Path, path_argument(metavar="DOCKERFILE", help="The Dockerfile to check.")] = Path(
+        "Dockerfile"
+    ),
     machines: Machines = Machines(),
     context: Annotated[
         Path | None,

@@ -23,12 +23,12 @@ def command(
         list[str] | None, option("--group", metavar="NAME", help="Check the lock with this group.")
     ] = None,
     environment: Annotated[
-        list[str] | None, option("--environment", metavar="NAME", help="Check this environment of a pixi.lock.")
+        list[str] | None, option("--environment", metavar="NAME", help="Check this environment in a pixi.lock.")
     ] = None,
     python: PythonVersion = None,
     form: Annotated[
         Literal["text", "json", "sarif", "github"] | None,
-        option("--format", help="Output format (default: that of the suffix of -o)."),
+        option("--format", help="Output format (default: from the suffix of -o FILE)."),
     ] = None,
     output: OutputFile = None,
 ) -> None:

@@ -22,11 +22,13 @@ _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 Shell = Annotated[
     Literal["bash", "zsh", "fish", "powershell", "pwsh"] | None,
-    typer.Argument(metavar="SHELL", help="bash, zsh, fish, powershell or pwsh (default: the one that runs this)."),
+    typer.Argument(
+        metavar="SHELL", help="bash, zsh, fish, powershell or pwsh (default: the shell that you are using)."
+    ),
 ]
 ShellOption = Annotated[
     Literal["bash", "zsh", "fish", "powershell", "pwsh"] | None,
-    typer.Option("--shell", help="The same as SHELL."),
+    typer.Option("--shell", help="The shell, as an option instead of an argument."),
 ]
 
 
@@ -41,12 +43,12 @@ def install(name: Shell = None, shell: ShellOption = None) -> None:
     try:
         done, path = completion.install(name or shell, **_NAMES)
     except typer.Exit:
-        hint = f"name it: envsolve completion install bash (or {', '.join(_SHELLS[1:])})"
-        raise UsageError("the shell in use was not recognized", hint=hint) from None
+        hint = f"give its name: envsolve completion install bash (or {', '.join(_SHELLS[1:])})"
+        raise UsageError("cannot detect which shell you are using", hint=hint) from None
     if done == "zsh":
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(_FIRST_TAB)
-    remark(f"completion for {done} is installed in {path}; it works in new terminals")
+    remark(f"completion for {done} is installed in {path}; open a new terminal to use it")
 
 
 def show(name: Shell = None, shell: ShellOption = None) -> None:
@@ -55,7 +57,7 @@ def show(name: Shell = None, shell: ShellOption = None) -> None:
 
     wanted = name or shell
     if wanted is None:
-        hint = f"name it: envsolve completion show bash (or {', '.join(_SHELLS[1:])})"
+        hint = f"give its name: envsolve completion show bash (or {', '.join(_SHELLS[1:])})"
         raise UsageError("no shell was given", hint=hint)
     script = get_completion_script(shell=wanted, **_NAMES)
     deliver(script + _FIRST_TAB if wanted == "zsh" else script, None)

@@ -60,7 +60,7 @@ def _words(found: Mapping[str, Setting]) -> str:
     lines += [f"{name} is not set" for name in SETTINGS_OF_PLANS if name not in found]
     files = ", ".join(str(path) for path, _ in _files()) or "none"
     user = user_folder("config") / "config.toml"
-    places = f"your own settings belong in {user}, a project's in [tool.envsolve] of its pyproject.toml"
+    places = f"put your own settings in {user}, and a project's settings in [tool.envsolve] of its pyproject.toml"
     return "\n".join([*lines, f"files read: {files}", places])
 
 
@@ -97,7 +97,10 @@ def settings() -> dict[str, Setting]:
         variable = f"ENVSOLVE_{name.upper().replace('-', '_')}"
         if text := os.environ.get(variable, "").strip():
             if not all(map(str.isprintable, text.split() if kind is list else [text])):
-                raise UsageError(f"{variable} has a line break or another control character", hint="set it anew")
+                raise UsageError(
+                    f"{variable} has a line break or another control character",
+                    hint="set it again without such characters",
+                )
             found[name] = Setting(_from_text(variable, text, kind), variable)
     for path, table in _files():
         for name, value in table.items():
@@ -105,12 +108,15 @@ def settings() -> dict[str, Setting]:
                 hint = f"settings: {', '.join(SETTINGS_OF_PLANS)}"
                 raise UsageError(f"{path}: unknown setting {name}", hint=hint)
             if name in _NOT_OF_PROJECTS and path.name == _PROJECT:
-                hint = f"remove it there; pass --{name}, or set it in your own {user_folder('config') / 'config.toml'}"
-                raise UsageError(f"{path}: {name} runs code of packages, so a project cannot set it", hint=hint)
+                hint = f"remove it there; use --{name}, or set it in your own {user_folder('config') / 'config.toml'}"
+                raise UsageError(
+                    f"{path}: the setting {name} makes packages run their code, so a project file may not set it",
+                    hint=hint,
+                )
             kind = SETTINGS_OF_PLANS[name]
             parts = value if isinstance(value, list) else ()
             if not isinstance(value, kind) or not all(isinstance(one, str) for one in parts):
-                words = {bool: "true or false", str: "text, in quotes", list: "a list of texts"}[kind]
+                words = {bool: "true or false", str: "text, in quotes", list: "a list of strings"}[kind]
                 raise UsageError(f"{path}: {name} = {value!r} has the wrong type", hint=f"write {words}")
             found.setdefault(name, Setting(value, str(path)))
     return found
@@ -122,7 +128,7 @@ def _from_text(variable: str, text: str, kind: type) -> object:
     if kind is str:
         return text
     if text.lower() not in (*_TRUE, *_FALSE):
-        hint = f"write one of {', '.join((*_TRUE, *_FALSE))}"
+        hint = f"use one of {', '.join((*_TRUE, *_FALSE))}"
         raise UsageError(f"{variable}={text}: neither true nor false", hint=hint)
     return text.lower() in _TRUE
 
@@ -142,5 +148,5 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         text = read_regular(path).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}", hint="correct the file, or its mode") from error
+        raise UsageError(f"cannot read {path}: {error}", hint="correct the file or its permissions") from error
     return parse_toml(text, path)

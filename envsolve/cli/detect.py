@@ -12,9 +12,11 @@ from envsolve.cli.output import SETTINGS, deliver_as, form_of
 
 def command(
     form: Annotated[
-        Literal["text", "json"] | None, option("--format", help="Output format (default: that of the suffix of -o).")
+        Literal["text", "json"] | None, option("--format", help="Output format (default: from the suffix of -o FILE).")
     ] = None,
-    output: Annotated[Path | None, path("-o", metavar="FILE", help="Save the machine to FILE, as JSON.")] = None,
+    output: Annotated[
+        Path | None, path("-o", metavar="FILE", help="Write the description of this machine to FILE, as JSON.")
+    ] = None,
 ) -> None:
     """Show this machine's GPUs, driver and Pythons.
 

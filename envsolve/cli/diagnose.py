@@ -25,22 +25,24 @@ if TYPE_CHECKING:
 
 def command(
     file: Annotated[
-        str | None, argument(metavar="FILE", help="The error, log or complete report: the same as --log.")
+        str | None, argument(metavar="FILE", help="The error message, log or complete bug report. The same as --log.")
     ] = None,
     log: Annotated[
         str | None,
-        option("--log", metavar="FILE|-", help="The error, log or complete report; - reads the standard input."),
+        option(
+            "--log", metavar="FILE|-", help="The error message, log or complete bug report; - reads the standard input."
+        ),
     ] = None,
     installed: Annotated[
         Path | None,
         path("--installed", metavar="FILE", help="Installed packages: pip freeze, pip list, conda list, or JSON."),
     ] = None,
-    prefix: Annotated[Path | None, path("--prefix", metavar="DIR", help="An environment on this computer.")] = None,
+    prefix: Annotated[Path | None, path("--prefix", metavar="DIR", help="An environment on this machine.")] = None,
     python: Annotated[
         Path | None, path("--python", metavar="EXE", help="The environment's interpreter, instead of --prefix.")
     ] = None,
     run: Annotated[
-        bool, option("--run", help="Also try torch, the GPU and Triton in its own interpreter, on this machine.")
+        bool, option("--run", help="Also run torch, the GPU and Triton in the environment, on this machine.")
     ] = False,
     time_limit: Annotated[
         float, option("--time-limit", metavar="SECONDS", help="Time limit for each step of --run.")
@@ -48,7 +50,7 @@ def command(
     fix: Annotated[bool, option("--fix", help="Show the smallest fix, and apply it after confirmation.")] = False,
     sure: Annotated[bool, option("--yes", "-y", help="Apply the fix without asking.")] = False,
     restore: Annotated[
-        bool, option("--restore", help="Put back the packages that were installed before the last --fix.")
+        bool, option("--restore", help="Undo the last --fix: put back the packages that were installed before it.")
     ] = False,
     machines: Machines = Machines(),
     form: Form = None,
@@ -67,14 +69,17 @@ def command(
     else:
         log, piped = _text_named(given, elsewhere=prefix is not None or run or fix or restore)
     if log is None and prefix is None:
-        hint = "give a FILE with the error text, pipe the text in, or name an environment: --prefix DIR"
+        hint = "give a FILE with the error text, pipe the text in, or give an environment: --prefix DIR"
         prefix = active_environment("nothing to diagnose", hint)
     if run and (prefix is None or fix or restore):
-        raise UsageError("--run tries an environment on this machine", hint="name it: --prefix DIR --run")
+        raise UsageError(
+            "--run requires an environment, and cannot be combined with --fix or --restore",
+            hint="use: --prefix DIR --run",
+        )
     if fix or restore:
         if prefix is None or log is not None or installed is not None or fix is restore:
-            hint = "give only one of them, and no other option but --prefix DIR"
-            raise UsageError("--fix and --restore change one environment", hint=hint)
+            hint = "use only one of them, and only with --prefix DIR"
+            raise UsageError("--fix and --restore change an environment, and do not read an error message", hint=hint)
         if restore:
             _restore(prefix, sure)
         else:
@@ -102,12 +107,12 @@ def _own(text: str, name: str, other_place: object) -> Path | None:
     except UsageError as error:
         other = error.message
     if other is not None:
-        remark(f"not using the environment {prefix} and this machine to explain {name}: {other}")
+        remark(f"{name} is explained without the environment {prefix} and this machine: {other}")
         meant = _named_prefix(text) or prefix
-        remark(f"if the text is from {meant} on this machine, add: --prefix {shlex.quote(str(meant))}")
+        remark(f"if the error comes from {meant} on this machine, add: --prefix {shlex.quote(str(meant))}")
         return None
-    remark(f"using the environment {prefix} and this machine to explain {name}, since it names no other")
-    remark("if the text is from another machine, name that one: --target 'GPU, driver VERSION'")
+    remark(f"{name} is explained with the environment {prefix} and this machine, because the text names no others")
+    remark("if the error comes from another machine, describe that machine: --target 'GPU, driver VERSION'")
     return prefix
 
 
@@ -133,9 +138,7 @@ def _diagnose(
 ) -> None:
     probes: tuple[Probe, ...] = ()
     if run_limit is not None and machines is not None:
-        raise UsageError(
-            "--run tries the environment on this machine", hint="leave out the options for another machine"
-        )
+        raise UsageError("--run works only on this machine", hint="leave out the options that describe another machine")
     listed = read_text(str(installed)) if installed else None
     text = piped or (read_text(log) if log else "")
     prefix = prefix or _own(text, "the standard input" if log == "-" else log or "", machines or installed)
@@ -148,7 +151,7 @@ def _diagnose(
 
 
 def _tried(prefix: Path, time_limit: float) -> tuple[Probe, ...]:
-    remark(f"trying {prefix} in its own interpreter, each step for at most {time_limit:g} s")
+    remark(f"running torch, the GPU and Triton in {prefix}, each step for at most {time_limit:g} s")
     return envsolve.probe(prefix, time_limit=time_limit)
 
 
@@ -156,7 +159,7 @@ def _words(found: Diagnoses, log: str | None) -> str:
     from envsolve.diagnose.model import describe
 
     whole = log is None and not any(probe.failed for probe in found.probes)
-    nothing = "Nothing is known to be wrong with this environment." if whole else "No cause is known for this."
+    nothing = "No fault was found in this environment." if whole else "envsolve knows no cause for this error."
     return describe(found, nothing, text_width(sys.stdout))
 
 
@@ -172,16 +175,20 @@ def read_text(name: str) -> str:
     try:
         if name == "-":
             if sys.stdin is None or sys.stdin.isatty():
-                hint = "pipe the text in, or name a file after --log"
-                raise UsageError("nothing comes in on the standard input", hint=hint)
+                hint = "pipe the text in, or give a file name after --log"
+                raise UsageError("there is no text on the standard input", hint=hint)
             text, size = read_log(sys.stdin.buffer)
         else:
             with open_regular(Path(name)) as file:
                 text, size = read_log(file)
     except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror}", hint="name a text file") from error
+        raise UsageError(f"cannot read {name}: {error.strerror}", hint="give a text file") from error
     except LimitError as error:
-        raise UsageError(str(error), hint="give the part with the error: the last few thousand lines") from error
+        raise UsageError(
+            str(error),
+            hint="if the error is not explained, give only the part of the text with "
+            "the error, for example the last few thousand lines",
+        ) from error
     if size > LOG_BYTES:
         remark(f"the text has {size // MIB} MiB: only the first and the last {LOG_BYTES // 2 // MIB} MiB are read")
     return text
@@ -194,7 +201,7 @@ def _is_text(given: str) -> bool:
 
 def _only(file: str | None, log: str | None) -> str | None:
     if file is not None and log is not None:
-        raise UsageError(f"{file} and --log both name the text", hint="give one of them")
+        raise UsageError(f"{file} and --log both give the text", hint="give only one of them")
     return file if log is None else log
 
 
@@ -208,7 +215,7 @@ def _text_named(log: str | None, *, elsewhere: bool) -> tuple[str | None, str]:
 
 def _environment(prefix: Path | None, python: Path | None) -> Path | None:
     if prefix is not None and python is not None:
-        raise UsageError("--prefix and --python both name the environment", hint="give one of them")
+        raise UsageError("--prefix and --python both give the environment", hint="give only one of them")
     if python is None:
         return prefix
     from envsolve.environment.layout import prefix_of
@@ -234,7 +241,7 @@ def _fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None
     """
     found = envsolve.find_fix(prefix, machines)
     if found is None:
-        deliver_text("Nothing is known to be wrong with this environment.", None)
+        deliver_text("No fault was found in this environment.", None)
         return
     deliver_text(_shown(found), None)
     if not sure:
@@ -244,7 +251,7 @@ def _fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None
     if done.remaining:
         others = ", ".join(diagnosis.cause for diagnosis in done.remaining)
         raise VerificationError(
-            f"the environment still has {others}", hint=f"see envsolve diagnose --prefix {prefix}, or --fix it again"
+            f"the environment still has {others}", hint=f"see: envsolve diagnose --prefix {prefix}; or run --fix again"
         )
 
 
@@ -265,7 +272,7 @@ def _restore(prefix: Path, sure: bool) -> None:
 def _shown(found: Fix) -> str:
     from envsolve.packages.commands import changes_in_words
 
-    changes = changes_in_words(found.changes) or "no package is installed or removed"
+    changes = changes_in_words(found.changes) or "envsolve does not have to install or remove any package"
     return "\n".join([f"{found.cause}: {found.remedy}", f"  {found.command}", f"In {found.prefix}:", f"  {changes}"])
 
 

@@ -10,8 +10,8 @@ from envsolve.cli.output import check_output, deliver_as
 
 
 def command(
-    before: Annotated[Path, path_argument(metavar="A", help="A lock, or the JSON of a plan.")],
-    after: Annotated[Path, path_argument(metavar="B", help="Another one.")],
+    before: Annotated[Path, path_argument(metavar="A", help="A lock file, or a plan saved as JSON.")],
+    after: Annotated[Path, path_argument(metavar="B", help="The lock file or plan to compare with OLD.")],
     form: Form = None,
     output: OutputFile = None,
 ) -> None:

@@ -14,8 +14,7 @@ from envsolve.system.limits import count_of
 
 def command(
     directories: Annotated[
-        list[Path] | None,
-        path_argument(metavar="DIR", help="Also search DIR (default: the current directory)."),
+        list[Path] | None, path_argument(metavar="DIR", help="Also search DIR (default: the current directory).")
     ] = None,
     machines: Machines = Machines(),
     form: Form = None,
@@ -28,12 +27,15 @@ def command(
     """
     check_output(form, output)
     if absent := next((one for one in directories or () if not one.is_dir()), None):
-        raise UsageError(f"{absent} is not a directory", hint="name a directory that contains environments")
+        raise UsageError(f"{absent} is not a directory", hint="give a directory that contains environments")
     given = machines.named_or_host()
     if len(given) > 1:
-        raise UsageError("only one machine can be given", hint="give one --machine")
+        raise UsageError("only one machine can be given", hint="give --machine once")
     found = envsolve.envs(directories or [Path()], given[0])
     deliver_as(form, found, lambda: envsolve.describe(found), output)
     if form_of(form, output) == "text":
         broken = sum(e.works == "no" for e in found.environments)
-        remark(f"{count_of(len(found.environments), 'environment')}, {broken} with a torch that does not work here")
+        remark(
+            f"found {count_of(len(found.environments), 'environment')}; in {broken} "
+            f"of them torch does not work on this machine"
+        )

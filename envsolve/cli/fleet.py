@@ -19,7 +19,7 @@ from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError, 
 if TYPE_CHECKING:
     from envsolve.fleet.engines import Engine
 
-HELP = "Probe, plan, install and verify for a cluster."
+HELP = "Probe, plan, install and verify on a cluster."
 _FLEET = Path("fleet")
 # Kubernetes: the most completions of an Indexed Job whose indexes have limits of their own.
 _MOST_PODS = 10_000
@@ -32,21 +32,25 @@ FleetDirectory = Annotated[
 class Reach(NamedTuple):
     """The options that say how commands reach nodes."""
 
-    slurm: Annotated[bool, option("--slurm", help="Run one job of Slurm on each node.")] = False
-    partition: Annotated[str | None, option("--partition", metavar="NAME", help="Only nodes of this partition.")] = None
+    slurm: Annotated[bool, option("--slurm", help="Run one Slurm job on each node.")] = False
+    partition: Annotated[
+        str | None, option("--partition", metavar="NAME", help="Use only the nodes of this partition.")
+    ] = None
     nodes: Annotated[
         str | None,
         option(
             "--nodes",
             metavar="SET",
-            help="Only these nodes: 'gpu[01-64]'. With --from: the expected nodes.",
+            help="Use only these nodes: 'gpu[01-64]'. With --from: the nodes that should have a profile.",
         ),
     ] = None
     ssh: Annotated[
-        str | None, option("--ssh", metavar="SET", help="Reach these nodes with ClusterShell: 'gpu[01-64]', '@gpu'.")
+        str | None,
+        option("--ssh", metavar="SET", help="Connect to these nodes with ClusterShell: 'gpu[01-64]', '@gpu'."),
     ] = None
     worker: Annotated[
-        str, option("--worker", metavar="NAME", help="ClusterShell's worker: ssh, rsh, or exec (on this computer).")
+        str,
+        option("--worker", metavar="NAME", help="How ClusterShell runs commands: ssh, rsh, or exec (on this machine)."),
     ] = "ssh"
     ssh_options: Annotated[
         str | None, option("--ssh-options", metavar="WORDS", help="Additional ssh options: '-p 2222 -l admin'.")
@@ -74,7 +78,7 @@ class Reach(NamedTuple):
         from envsolve.fleet.engines import Options, engine_named
 
         if self.slurm and self.ssh is not None:
-            raise UsageError("--slurm and --ssh both reach the nodes", hint="give one of them")
+            raise UsageError("--slurm and --ssh are two ways to reach the nodes", hint="give one of them")
         if not self.slurm and self.ssh is None:
             return None
         limit = time_limit if self.time_limit is None else self.time_limit
@@ -106,21 +110,38 @@ def probe(
     fleet: FleetDirectory = _FLEET,
     sources: Annotated[
         list[Path] | None,
-        path("--from", metavar="DIR", help="Read machine files, or logs of the probe, from DIR; repeatable."),
+        path(
+            "--from", metavar="DIR", help="Read machine files or probe logs from DIR, and contact no nodes. Repeatable."
+        ),
     ] = None,
     reach: Reach = Reach(),
     ray: Annotated[
-        str | None, option("--ray", metavar="ADDRESS", help="Run a task on each node of this Ray cluster ('auto').")
+        str | None,
+        option(
+            "--ray",
+            metavar="ADDRESS",
+            help="Run one task on each node of this Ray cluster ('auto': the cluster that this machine belongs to).",
+        ),
     ] = None,
     kubernetes: Annotated[
         Path | None,
-        path("--kubernetes", metavar="FILE", help="Only write a manifest whose pods print the profiles (see --from)."),
+        path(
+            "--kubernetes",
+            metavar="FILE",
+            help="Only write a Kubernetes manifest. Its pods print the profiles, which you read with --from.",
+        ),
     ] = None,
     job: Annotated[
         int | None,
-        option("--job", metavar="COUNT", help="With --kubernetes: a Job of COUNT pods, one per node, not a DaemonSet."),
+        option(
+            "--job",
+            metavar="COUNT",
+            help="With --kubernetes: write a Job of COUNT pods, one per node, instead of a DaemonSet.",
+        ),
     ] = None,
-    python: Annotated[str, option("--python", metavar="EXE", help="Python of the nodes, 3.6 or newer.")] = "python3",
+    python: Annotated[
+        str, option("--python", metavar="EXE", help="The Python interpreter on the nodes, 3.6 or newer.")
+    ] = "python3",
     form: Form = None,
     output: OutputFile = None,
 ) -> None:
@@ -140,14 +161,14 @@ def probe(
     engine = reach.engine()
     if sum((engine is not None, ray is not None, bool(sources), kubernetes is not None)) != 1:
         raise UsageError(
-            "name exactly one way to reach the nodes",
+            "choose exactly one way to reach the nodes",
             hint="give one of --slurm, --ssh SET, --ray ADDRESS, --from DIR, --kubernetes FILE",
         )
     if ray is not None:
         engine = reach.through_ray(ray)
     if job is not None and (kubernetes is None or not 1 <= job <= _MOST_PODS):
-        hint = f"write --kubernetes FILE --job COUNT, with a COUNT from 1 to {_MOST_PODS}"
-        raise UsageError(f"--job {job}: it is the number of pods of a manifest", hint=hint)
+        hint = f"use --kubernetes FILE --job COUNT, with a COUNT from 1 to {_MOST_PODS}"
+        raise UsageError(f"--job {job}: --job is the number of pods in a manifest", hint=hint)
     if kubernetes is not None:
         deliver(probe_manifest(nodes=job), kubernetes)
         return
@@ -159,7 +180,7 @@ def probe(
     deliver_as(form, inventory, lambda: describe(inventory), output)
     if not inventory.classes:
         raise typer.Exit(VerificationError.exit_code)
-    _next(f"fleet plan torch{_of(fleet)}", "or -r FILE for your requirements")
+    _next(f"fleet plan torch{_of(fleet)}", "or with -r FILE and your own requirements")
 
 
 def _of(fleet: Path) -> str:
@@ -184,15 +205,13 @@ def plan(
     requirements: Annotated[
         list[str] | None,
         argument(
-            metavar="REQ",
-            help="Requirements: torch, 'torch>=2.8', name @ URL, or a project.",
-            values=package_values,
+            metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, or a project.", values=package_values
         ),
     ] = None,
     asked: Asked = Asked(),
     fleet: FleetDirectory = _FLEET,
     without: Annotated[
-        list[str] | None, option("--without", metavar="CLASS", help="Leave out nodes of this class; repeatable.")
+        list[str] | None, option("--without", metavar="CLASS", help="Leave out the nodes of this class. Repeatable.")
     ] = None,
     form: Form = None,
     output: OutputFile = None,
@@ -217,19 +236,19 @@ def plan(
     deliver_as(form, made, lambda: describe(made, inventory), output)
     if made.unlocked:
         raise IndexUnavailableError(
-            f"the plan is shown, and not saved: {made.unlocked}",
+            f"the plan is shown but not saved: {made.unlocked}",
             hint="run the same command again when the index can be reached",
         )
     if made.unserved:
         raise typer.Exit(ImpossibleError.exit_code)
-    _next(f"fleet install{_of(fleet)}", "once, into the directory that the nodes share")
+    _next(f"fleet install{_of(fleet)}", "run it once; it installs into the directory that the nodes share")
 
 
 def install(
     fleet: FleetDirectory = _FLEET,
     manager: Annotated[str | None, option("--manager", metavar="pip|uv", help="Package manager to use.")] = None,
     squashfs: Annotated[
-        bool, option("--squashfs", help="Also pack each environment into one file, to mount on the nodes.")
+        bool, option("--squashfs", help="Also pack each environment into one SquashFS file that the nodes can mount.")
     ] = False,
 ) -> None:
     """Make the environment of each plan.
@@ -255,18 +274,31 @@ def verify(
     fleet: FleetDirectory = _FLEET,
     reach: Reach = Reach(),
     compile_only: Annotated[
-        bool, option("--compile-only", help="Only compile, for the GPUs of each node; needs no GPU.")
+        bool, option("--compile-only", help="Only compile kernels for the GPUs of each node. Requires no GPU.")
     ] = False,
     quick: Annotated[bool, option("--quick", help="Run only the fastest and most useful checks.")] = False,
-    again: Annotated[bool, option("--again", help="Also run on nodes that have already passed.")] = False,
+    again: Annotated[bool, option("--again", help="Also verify nodes that have already passed.")] = False,
     reports: Annotated[
-        bool, option("--reports", help="Run nothing: judge the reports in the fleet's directory (see emit kubernetes).")
+        bool,
+        option(
+            "--reports",
+            help="Do not run anything; evaluate the reports in the fleet's directory (see emit kubernetes).",
+        ),
     ] = False,
     python: Annotated[
-        str | None, option("--python", metavar="EXE", help="A Python with envsolve, on the nodes (default: this one).")
+        str | None,
+        option(
+            "--python",
+            metavar="EXE",
+            help="A Python interpreter on the nodes that has envsolve installed "
+            "(default: the one running this command).",
+        ),
     ] = None,
     html: Annotated[
-        Path | None, path("--html", metavar="FILE", help="Also write a page to attach to a ticket.")
+        Path | None,
+        path(
+            "--html", metavar="FILE", help="Also write the report as an HTML page, for example to attach to a ticket."
+        ),
     ] = None,
     form: Form = None,
     output: OutputFile = None,
@@ -285,10 +317,14 @@ def verify(
     check_output(form, output)
     form_of(form, output)
     if compile_only and quick:
-        raise UsageError("--quick is for checks that run on a GPU", hint="leave out --compile-only")
+        raise UsageError("--quick applies only to checks that run on a GPU", hint="leave out --compile-only")
     engine = reach.engine(time_limit=1200.0, whole=not compile_only)
     if (engine is not None) is reports:
-        what = "--reports reaches no nodes" if reports else "the command does not say how to reach the nodes"
+        what = (
+            "--reports only reads files, and cannot be combined with a way to reach the nodes"
+            if reports
+            else "the command does not say how to reach the nodes"
+        )
         raise UsageError(what, hint="give one of --slurm, --ssh SET and --reports")
     made, inventory = read_plan(fleet), read_inventory(fleet)
     choice = Choice(compile_only, quick, again, python or sys.executable)
@@ -306,12 +342,22 @@ def verify(
 
 def emit(
     tool: Annotated[
-        str, argument(metavar="TOOL", help="One of ansible, kubernetes, ray, skypilot, slurm-nccl, slurm-prolog.")
+        str,
+        argument(
+            metavar="TOOL",
+            help="The tool to write files for: ansible, kubernetes, ray, skypilot, slurm-nccl or slurm-prolog.",
+        ),
     ],
     fleet: FleetDirectory = _FLEET,
-    plan: Annotated[str | None, option("--plan", metavar="NAME", help="Only this plan of the fleet.")] = None,
+    plan: Annotated[str | None, option("--plan", metavar="NAME", help="Write the file for this plan only.")] = None,
     python: Annotated[
-        str | None, option("--python", metavar="EXE", help="A Python with envsolve, on the nodes (default: this one).")
+        str | None,
+        option(
+            "--python",
+            metavar="EXE",
+            help="A Python interpreter on the nodes that has envsolve installed "
+            "(default: the one running this command).",
+        ),
     ] = None,
     output: OutputFile = None,
 ) -> None:

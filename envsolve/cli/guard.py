@@ -33,17 +33,18 @@ if TYPE_CHECKING:
 def command(
     words: Annotated[
         list[str] | None,
-        argument(metavar="-- COMMAND", help="An installer's own command: pip install X, uv pip install X."),
+        argument(metavar="-- COMMAND", help="The install command to check: pip install X, uv pip install X, ..."),
     ] = None,
     force: Annotated[bool, option("--force", help="Run the command even if it would harm torch.")] = False,
-    dry_run: Annotated[bool, option("--dry-run", help="Only print what it would do.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Only print what the command would do.")] = False,
     run: Annotated[
-        bool, option("--run", help="With --dry-run: let pip or uv run code of packages that have no wheel.")
+        bool,
+        option("--run", help="With --dry-run: let pip or uv build packages that have no wheel. This runs their code."),
     ] = False,
     write: Annotated[
-        bool, option("--write", help="Write constraints that make ordinary installs keep this torch.")
+        bool, option("--write", help="Write constraints, so that later pip and uv installs keep this torch.")
     ] = False,
-    remove: Annotated[bool, option("--remove", help="Remove these constraints.")] = False,
+    remove: Annotated[bool, option("--remove", help="Remove the constraints that --write wrote.")] = False,
     prefix: Annotated[
         Path | None, path("--prefix", metavar="DIR", help="The environment for --write and --remove.")
     ] = None,
@@ -62,9 +63,12 @@ def command(
         _keep(write, remove, prefix, words)
         return
     if not words:
-        raise UsageError("no command to preview", hint="for example: envsolve guard -- pip install X")
+        raise UsageError("no install command was given", hint="for example: envsolve guard -- pip install X")
     if prefix is not None:
-        raise UsageError("--prefix goes with --write and --remove", hint="the command itself names its environment")
+        raise UsageError(
+            "--prefix can be used only with --write or --remove",
+            hint="the install command itself determines its environment",
+        )
     check_output(form, output)
     named = machines.named()
     try:
@@ -74,7 +78,7 @@ def command(
     except EnvsolveError as error:
         if not force or isinstance(error, UsageError):
             raise
-        remark(f"{error.message}\nrun anyway, because of --force")
+        remark(f"{error.message}\nrunning the command anyway, because of --force")
         found = None
     if dry_run:
         deliver_as(form, found, lambda: _words(found), output)
@@ -84,7 +88,10 @@ def command(
 
         remark(describe(found, text_width(sys.stderr)))
         if found.refused and not force:
-            raise RefusedError("not run, because it would harm torch", hint="use one of the ways above, or --force")
+            raise RefusedError(
+                "the command was not run, because it would harm torch",
+                hint="use one of the alternatives above, or --force",
+            )
         remark(f"running: {shlex.join(words)}")
     _run(words)
 
@@ -92,7 +99,7 @@ def command(
 def _words(found: Preview | None) -> str:
     from envsolve.protect.preview import describe
 
-    return describe(found, text_width(sys.stdout)) if found else "The command changes no environment."
+    return describe(found, text_width(sys.stdout)) if found else "The command does not change an environment."
 
 
 def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | None) -> None:
@@ -101,7 +108,7 @@ def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | Non
         raise UsageError(
             "--write and --remove cannot be combined with each other or with a command", hint="give only one of them"
         )
-    place = prefix or active_environment("no environment to change", "name it with --prefix DIR")
+    place = prefix or active_environment("no environment to change", "give it with --prefix DIR")
     done = envsolve.guard(place) if write else envsolve.unguard(place)
     for file in done.files:
         remark(f"{'written' if write else 'cleaned'}: {file}")

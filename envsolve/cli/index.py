@@ -10,12 +10,20 @@ from envsolve.cli.options import Form, OutputFile, argument, option, path
 from envsolve.cli.output import SETTINGS, check_output, deliver_as, remark
 from envsolve.errors import VerificationError
 
-HELP = "The facts behind the answers, and how to measure them."
+HELP = "Show, measure and update the catalogue of facts."
 
 
 def measure(
-    what: Annotated[str, argument(metavar="FILE-OR-URL", help="A wheel, a .so, a ptxas, an environment.")],
-    every: Annotated[bool, option("--all", help="For torch, read every library: downloads most of the wheel.")] = False,
+    what: Annotated[
+        str,
+        argument(
+            metavar="FILE-OR-URL",
+            help="What to measure: a wheel (file or URL), a shared library, a ptxas program or an environment.",
+        ),
+    ],
+    every: Annotated[
+        bool, option("--all", help="For torch, read every library. This downloads most of the wheel.")
+    ] = False,
     form: Form = None,
     output: OutputFile = None,
 ) -> None:
@@ -31,7 +39,11 @@ def measure(
 def update(
     into: Annotated[
         Path | None,
-        path("--into", metavar="DIR", help="Write into the index_data/ of a checkout, not into your own catalogue."),
+        path(
+            "--into",
+            metavar="DIR",
+            help="Write into the index_data/ directory of a source checkout instead of your own catalogue.",
+        ),
     ] = None,
 ) -> None:
     """Measure releases that the catalogue lacks.
@@ -42,19 +54,21 @@ def update(
     for file, added in written.items():
         remark(f"{file}: {', '.join(added)}")
     if not written:
-        remark("nothing new is published")
+        remark("no new release has been published")
 
 
 def check(
     packages: Annotated[
-        list[str] | None, argument(metavar="PACKAGE", help="torch, vllm, toolkit, ... (default: any).")
+        list[str] | None,
+        argument(metavar="PACKAGE", help="The kind of facts to check: torch, vllm, toolkit, ... (default: all)."),
     ] = None,
     sample: Annotated[int, option("--sample", metavar="N", help="Number of releases to measure again.")] = 20,
     seed: Annotated[
-        int | None, option("--seed", metavar="S", help="Draw the sample that an earlier check reported.")
+        int | None, option("--seed", metavar="S", help="Random seed, to repeat the sample of an earlier check.")
     ] = None,
     catalogue: Annotated[
-        Path | None, path("--catalogue", metavar="DIR", help="Check this catalogue instead of the one in use.")
+        Path | None,
+        path("--catalogue", metavar="DIR", help="Check this catalogue directory instead of the one in use."),
     ] = None,
     form: Form = None,
 ) -> None:
@@ -70,16 +84,18 @@ def check(
         count = len(found.disagreements)
         raise VerificationError(
             f"{count} fact{' is' if count == 1 else 's are'} not as published",
-            hint="the catalogue is wrong there, or the files were replaced: please report it",
+            hint="the catalogue is wrong, or the published files were replaced; please report it",
         )
 
 
 def show(
     what: Annotated[
         str | None,
-        argument(metavar="WHAT", help="torch, vllm, ... or driver, gpu, toolkit, image, ..."),
+        argument(metavar="WHAT", help="What to look up: torch, vllm, ... or driver, gpu, toolkit, image, ..."),
     ] = None,
-    which: Annotated[list[str] | None, argument(metavar="WHICH", help="2.9.1 cu128, or 580, or 'RTX 4090'.")] = None,
+    which: Annotated[
+        list[str] | None, argument(metavar="WHICH", help="Which one: 2.9.1 cu128, or 580, or 'RTX 4090'.")
+    ] = None,
     form: Form = None,
     output: OutputFile = None,
 ) -> None:

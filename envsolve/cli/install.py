@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 def command(
     what: Annotated[
         list[str] | None,
-        argument(metavar="REQ|LOCKFILE", help="Requirements, or one lock: pylock.toml, conda's .lock."),
+        argument(
+            metavar="REQ|LOCKFILE", help="Requirements, or one lock file: pylock.toml, or an explicit conda .lock."
+        ),
     ] = None,
     prefix: Annotated[
-        Path, path("--prefix", metavar="DIR", help="Directory of the new environment (default: .venv).")
+        Path, path("--prefix", metavar="DIR", help="Directory of the environment (default: .venv).")
     ] = DEFAULT_PREFIX,
     asked: Asked = Asked(),
     no_verify: Annotated[bool, option("--no-verify", help="Skip verification.")] = False,
@@ -136,7 +138,7 @@ class ShownSteps:
             self._finish(found["name"])
         elif _COMPLETE.match(line):
             self._finish(*self._files)
-            progress.phase("putting the files in place")
+            progress.phase("moving the files into place")
 
     def _read_bars(self, text: str) -> None:
         """Count what progress bars show; of uv's, a file that has no bar any more is complete."""
@@ -184,12 +186,12 @@ def _lock_among(words: list[str]) -> Path | None:
         raise UsageError("a lock file cannot be combined with requirements", hint="leave out the other requirements")
     path = Path(locks[0])
     if path.suffix == ".toml" and not path.name.startswith("pylock."):
-        raise UsageError(f"{path}: a lock file is named pylock.toml or pylock.NAME.toml", hint="rename it")
+        raise UsageError(f"{path}: the name of a lock file must be pylock.toml or pylock.NAME.toml", hint="rename it")
     if is_there(path) and not is_file(path):
-        raise UsageError(f"{path} is not a file", hint="name a lock file")
+        raise UsageError(f"{path} is not a file", hint="give a lock file")
     if not is_file(path):
         name = "pylock.toml" if path.suffix == ".toml" else "conda-linux-64.lock"
-        raise UsageError(f"there is no {path}", hint=f"make it with: envsolve plan REQ... -o {name}")
+        raise UsageError(f"there is no {path}", hint=f"create it with: envsolve plan REQ... -o {name}")
     return path
 
 

@@ -122,15 +122,19 @@ def _failed(error: Exception, as_json: bool) -> int:
         message, hint, code = error.format_message().rstrip("."), f"see {command} --help", error.exit_code
         message = message[:1].lower() + message[1:]
         if type(error).__name__ == "NoSuchOption" and (name := getattr(error, "option_name", "")) in _MACHINE_OPTIONS:
-            message = f"{command} works on this machine only and has no option {name}"
-            hint = f"plan for another machine: envsolve plan torch {name} ... -o pylock.toml; install the lock there"
+            message = f"{command} works only for this machine, so it has no option {name}"
+            hint = (
+                f"to plan for another machine: envsolve plan torch {name} ... -o "
+                f"pylock.toml; then install the lock on that machine"
+            )
     elif isinstance(error, OSError) and error.filename is not None and error.strerror:
         # A full disk, a mode or a name in the way is not a defect of the program.
-        message, hint, code = f"{error.filename}: {error.strerror}", "fix that, or give another path", 1
+        message, hint, code = f"{error.filename}: {error.strerror}", "correct the path, or give another one", 1
     else:
         message = f"unexpected failure: {type(error).__name__}: {error}"
         hint, code = (
-            "this is a bug: run it again with --debug, and report what it prints with the output of envsolve report",
+            "this is a bug in envsolve: run the command again with --debug, and "
+            "report its output together with that of `envsolve report`",
             1,
         )
     return _end(message, hint, code, as_json)
@@ -204,7 +208,7 @@ def _app() -> Any:
                 close = get_close_matches(cmd_name, self.list_commands(ctx), 1)
                 meant = _GUESSES.get(cmd_name) or next(iter(close), None)
                 hint = f"did you mean: envsolve {meant}" if meant else "envsolve --help lists the commands"
-                raise UsageError(f"there is no command {cmd_name}", hint=hint)
+                raise UsageError(f"envsolve has no command {cmd_name}", hint=hint)
             return sub_command(importlib.import_module(f"{cli.__name__}.{cmd_name.replace('-', '_')}"), cmd_name)
 
     def show_version(wanted: bool) -> None:
@@ -217,19 +221,14 @@ def _app() -> Any:
     # The options that typer adds do what `envsolve completion` does, but for the first Tab in zsh.
     completion_init()
     app = typer.Typer(
-        cls=Modules,
-        help=_HELP,
-        no_args_is_help=True,
-        add_completion=False,
-        context_settings=help_names,
-        **plain,
+        cls=Modules, help=_HELP, no_args_is_help=True, add_completion=False, context_settings=help_names, **plain
     )
 
     @app.callback()
     def options(
         debug: bool = typer.Option(False, "--debug", help="Show tracebacks."),
         quiet: bool = typer.Option(False, "--quiet", "-q", help="Print only results and errors."),
-        verbose: bool = typer.Option(False, "--verbose", "-v", help="Print more of what is done, and why."),
+        verbose: bool = typer.Option(False, "--verbose", "-v", help="Print more about what envsolve does, and why."),
         version: bool = typer.Option(
             False, "--version", callback=show_version, is_eager=True, help="Show the version and exit."
         ),
@@ -251,14 +250,16 @@ def installation() -> list[str]:
 
     lines = [f"Python {platform.python_version()}, {platform.python_implementation()}, {platform.platform()}"]
     catalogue = Catalogue()
-    lines.append(f"catalogue of {catalogue.date}" + (f", own of {catalogue.own_date}" if catalogue.own_date else ""))
+    lines.append(
+        f"catalogue of {catalogue.date}" + (f", your own facts of {catalogue.own_date}" if catalogue.own_date else "")
+    )
     for text in requires("envsolve") or ():
         wanted = Requirement(text)
         if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
             try:
                 lines.append(f"{wanted.name} {version(wanted.name)}")
             except PackageNotFoundError:
-                lines.append(f"{wanted.name} is not installed, and {text} is required")
+                lines.append(f"envsolve requires {text}, which is not installed")
     return lines
 
 

@@ -85,14 +85,14 @@ def argument(*, metavar: str, help: str, values: Callable[[str], list[str]] | No
 
 
 Form = Annotated[
-    Literal["text", "json"] | None, option("--format", help="Output format (default: that of the suffix of -o).")
+    Literal["text", "json"] | None, option("--format", help="Output format (default: from the suffix of -o FILE).")
 ]
 OutputFile = Annotated[Path | None, path("-o", metavar="FILE", help="Write the output to FILE.")]
 AllowUnknownNames = Annotated[
-    bool, option("--allow-unknown-names", help="Accept names that look like a mistake (pytorch, trch).")
+    bool, option("--allow-unknown-names", help="Accept package names that look like a mistake (pytorch, trch).")
 ]
 PythonVersion = Annotated[
-    str | None, option("--python", metavar="X.Y", help="Python of the environment, '3.12'.", values=python_values)
+    str | None, option("--python", metavar="X.Y", help="Python version of the environment: 3.12.", values=python_values)
 ]
 
 # What --gpu, --driver and --platform may say of a target, and how they are written.
@@ -115,7 +115,8 @@ class Machines(NamedTuple):
         path(
             "--machine",
             metavar="FILE|DIR",
-            help="A machine saved by `envsolve detect -o`, or a directory of them; repeat it for one plan for all.",
+            help="A machine file from `envsolve detect -o`, or a directory of them. "
+            "Repeat it to plan for several machines.",
         ),
     ] = None
     target: Annotated[
@@ -123,15 +124,17 @@ class Machines(NamedTuple):
         option(
             "--target",
             metavar="STRING",
-            help="A machine in words: 'RTX 4090, driver 550.54, python 3.12, linux-x86_64'; repeatable.",
+            help="A machine in words: 'RTX 4090, driver 550.54, python 3.12, linux-x86_64'. Repeatable.",
             values=gpu_values,
         ),
     ] = None
     gpu: Annotated[
         list[str] | None,
-        option("--gpu", metavar="NAME|CC", help="A GPU: 'RTX 4090', 'H100', '8.9'.", values=gpu_values),
+        option("--gpu", metavar="NAME|CC", help="The GPU: 'RTX 4090', H100 or 8.9.", values=gpu_values),
     ] = None
-    driver: Annotated[str | None, option("--driver", metavar="VERSION", help="The GPU driver, '550.54.15'.")] = None
+    driver: Annotated[
+        str | None, option("--driver", metavar="VERSION", help="Version of the GPU driver: 550.54.15.")
+    ] = None
     platform: Annotated[
         str | None, option("--platform", metavar="NAME", help="linux-x86_64, linux-aarch64 or win-amd64.")
     ] = None
@@ -145,7 +148,7 @@ class Machines(NamedTuple):
         if not self.machine and not self.gpu and (self.target, self.driver, self.platform) == (None, None, None):
             return None
         if self.machine and self.target:
-            raise UsageError("--machine and --target both name the machine", hint="give one of them")
+            raise UsageError("--machine and --target both describe the machine", hint="give one of them")
         words = [_part("gpu", name) for name in self.gpu or ()]
         words += [_part("driver", self.driver)] if self.driver is not None else []
         words += [_part("platform", self.platform)] if self.platform is not None else []
@@ -196,8 +199,8 @@ def _part(option: str, text: str) -> str:
         hint = error.hint if option == "gpu" and text.strip() else f"write it as: --{option} {example}"
         raise UsageError(f"--{option} {quote(text)}: {error.message}", hint=hint) from None
     if any(value is not None and name not in may_say for name, value in asdict(target).items()):
-        hint = f"write it as: --{option} {example}; a whole machine in one string is --target"
-        raise UsageError(f"--{option} {quote(text)} does not name a {option}", hint=hint)
+        hint = f"write it as: --{option} {example}; to describe a whole machine in one string, use --target"
+        raise UsageError(f"--{option} {quote(text)} is not a valid {option}", hint=hint)
     return part
 
 
@@ -205,8 +208,7 @@ class Asked(NamedTuple):
     """The options that say what a plan should contain, and how to choose it."""
 
     requirement: Annotated[
-        list[Path] | None,
-        path("-r", "--requirement", metavar="FILE", help="A requirements file or environment.yml."),
+        list[Path] | None, path("-r", "--requirement", metavar="FILE", help="A requirements file or environment.yml.")
     ] = None
     constraint: Annotated[list[Path] | None, path("-c", "--constraint", metavar="FILE", help="A constraints file.")] = (
         None
@@ -218,8 +220,7 @@ class Asked(NamedTuple):
     ] = None
     python: PythonVersion = None
     cuda: Annotated[
-        str,
-        option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA variant: cu128, or 12.8.", values=variant_values),
+        str, option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA variant: cu128 or 12.8.", values=variant_values)
     ] = "auto"
     manager: Annotated[
         str | None,
@@ -231,38 +232,40 @@ class Asked(NamedTuple):
     ] = None
     channel: Annotated[
         list[str] | None,
-        option("--channel", metavar="NAME|URL", help="A conda channel, the preferred first (default: conda-forge)."),
+        option(
+            "--channel", metavar="NAME|URL", help="A conda channel, the preferred one first (default: conda-forge)."
+        ),
     ] = None
     exclude_newer: Annotated[
         str | None, option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after DATE.")
     ] = None
-    pre: Annotated[bool, option("--pre", help="Consider pre-releases.")] = False
-    index_url: Annotated[str | None, option("--index-url", metavar="URL", help="The default package index.")] = None
+    pre: Annotated[bool, option("--pre", help="Allow pre-releases.")] = False
+    index_url: Annotated[str | None, option("--index-url", metavar="URL", help="URL of the default index.")] = None
     extra_index_url: Annotated[
         list[str] | None,
-        option("--extra-index-url", metavar="URL", help="Another index, for names that the default one lacks."),
+        option("--extra-index-url", metavar="URL", help="Another index, for packages that the default index lacks."),
     ] = None
     index_strategy: Annotated[
         str | None,
         option(
             "--index-strategy",
             metavar="first-index|unsafe-best-match",
-            help="Take a package from the first index that has it (default), or the best version of all indexes.",
+            help="Use the first index that has a package (default), or the best version from all indexes.",
         ),
     ] = None
     find_links: Annotated[
         list[str] | None,
         option(
-            "--find-links", "-f", metavar="DIR|URL", help="Also use the files in a directory or on a page of links."
+            "--find-links", "-f", metavar="DIR|URL", help="Also use package files in a directory or on a page of links."
         ),
     ] = None
-    no_index: Annotated[bool, option("--no-index", help="Use no package index, only --find-links.")] = False
+    no_index: Annotated[bool, option("--no-index", help="Do not use a package index, only --find-links.")] = False
     allow_unknown_names: AllowUnknownNames = False
     build_metadata: Annotated[
         bool,
-        option("--build-metadata", help="Let pip build the metadata of source archives. This runs their code."),
+        option("--build-metadata", help="Let pip build source packages to read their metadata. This runs their code."),
     ] = False
-    offline: Annotated[bool, option("--offline", help="Use only the cache and the catalogue.")] = False
+    offline: Annotated[bool, option("--offline", help="Use no network, only the cache and the catalogue.")] = False
 
     def request(self, requirements: list[str] | None, conda_format: str | None = None) -> Request:
         """Return the request.
@@ -315,14 +318,16 @@ class Asked(NamedTuple):
         if self.manager == "conda" or (self.manager is None and by):
             return "conda"
         if by:
-            raise UsageError(f"{by[0]} is for conda packages, not for {self.manager}", hint="plan with --manager conda")
+            raise UsageError(f"{by[0]} is only for conda packages, not for {self.manager}", hint="add --manager conda")
         if self.manager is not None:
             from envsolve.install.managers import available
 
             names = [known.name for known in available()]
             if self.manager not in names:
                 known = ", ".join((*names, "conda"))
-                raise UsageError(f"--manager {self.manager}: not one of {known}", hint="leave it out to use uv or pip")
+                raise UsageError(
+                    f"--manager {self.manager} is not one of {known}", hint="leave it out to use uv or pip"
+                )
         return self.manager
 
     @property
@@ -341,7 +346,7 @@ def active_environment(message: str, hint: str) -> Path:
     """
     prefix, variable = in_use()
     if prefix is None:
-        raise UsageError(message, hint=f"{hint}; or activate an environment, or make one in {DEFAULT_PREFIX}")
+        raise UsageError(message, hint=f"{hint}; or activate an environment, or create one in {DEFAULT_PREFIX}")
     remark(f"environment: {prefix}" + (f" ({variable})" if variable else ""))
     return prefix
 

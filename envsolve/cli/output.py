@@ -69,7 +69,9 @@ def confirm() -> None:
     import typer  # only a command that asks pays for it
 
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("nothing was changed: confirmation requires a terminal", hint="add --yes to go ahead")
+        raise UsageError(
+            "nothing was changed, because there is no terminal to ask for confirmation", hint="add --yes to go ahead"
+        )
     phase("")
     typer.confirm("Go ahead?", abort=True, err=True)
 
@@ -81,9 +83,11 @@ def check_target(target: Path | None, option: str = "-o") -> None:
         UsageError: It is a directory, or its directory does not exist.
     """
     if target is not None and is_folder(target):
-        raise UsageError(f"{target} is a directory", hint=f"name a file after {option}")
+        raise UsageError(f"{target} is a directory", hint=f"give a file name after {option}")
     if target is not None and not is_folder(target.parent):
-        raise UsageError(f"there is no directory {target.parent}", hint=f"make it, or name another file after {option}")
+        raise UsageError(
+            f"there is no directory {target.parent}", hint=f"create it, or give another file after {option}"
+        )
 
 
 def check_output(form: str | None, target: Path | None) -> None:
@@ -122,7 +126,7 @@ def deliver(text: str, target: Path | None, *, commands: bool = False) -> None:
             replace_file(real_path(target), text)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise EnvsolveError(f"cannot write {target}: {reason}", hint="choose another place after -o") from error
+        raise EnvsolveError(f"cannot write {target}: {reason}", hint="choose another place with -o") from error
     remark(f"written to {target}")
 
 
@@ -134,8 +138,8 @@ def form_of(form: str | None, target: Path | None) -> str:
     """
     suffix = target.suffix.lower() if target is not None and target != STDOUT and not is_there(target) else ""
     if form is None and suffix not in ("", ".json", *TEXT_SUFFIXES):
-        hint = "name a file .json or .txt, or add --format text or json"
-        raise UsageError(f"-o {target}: no format has files named {suffix}", hint=hint)
+        hint = "use a file name that ends in .json or .txt, or add --format text or json"
+        raise UsageError(f"-o {target}: there is no output format for files with the suffix {suffix}", hint=hint)
     is_json = target is not None and target.suffix.lower() == ".json"
     return form or ("json" if is_json else "text")
 
@@ -265,7 +269,7 @@ def print_styled(*parts: object) -> None:
 
 def _write(text: str) -> None:
     if sys.stdout is None:
-        raise EnvsolveError("the standard output is closed", hint="name a file with -o")
+        raise EnvsolveError("the standard output is closed", hint="write to a file with -o")
     phase("")
     SETTINGS.delivered = True
     try:
@@ -277,4 +281,4 @@ def _write(text: str) -> None:
         # What could not be written is still in the buffer, and would fail once more when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         reason = error.strerror or str(error)
-        raise EnvsolveError(f"cannot write to the standard output: {reason}", hint="name a file with -o") from error
+        raise EnvsolveError(f"cannot write to the standard output: {reason}", hint="write to a file with -o") from error

@@ -40,22 +40,18 @@ class Preferred(NamedTuple):
     ] = None
     upgrade: Annotated[bool, option("-U", "--upgrade", help="Ignore the existing lock and upgrade everything.")] = False
     upgrade_package: Annotated[
-        list[str] | None, option("-P", "--upgrade-package", metavar="NAME", help="Upgrade this package; repeatable.")
+        list[str] | None, option("-P", "--upgrade-package", metavar="NAME", help="Upgrade this package. Repeatable.")
     ] = None
     prefer: Annotated[
         Literal["newest", "installed"] | None,
-        option("--prefer", help="Prefer the newest versions, or those installed (see --prefix and --installed)."),
+        option("--prefer", help="Prefer the newest versions, or installed ones (see --prefix and --installed)."),
     ] = None
     prefix: Annotated[
         Path | None, path("--prefix", metavar="DIR", help="Prefer the versions installed in this environment.")
     ] = None
     installed: Annotated[
         Path | None,
-        path(
-            "--installed",
-            metavar="FILE",
-            help="Prefer the versions in this list (`pip freeze`, JSON).",
-        ),
+        path("--installed", metavar="FILE", help="Prefer the versions in this list (output of `pip freeze`, or JSON)."),
     ] = None
 
     def existing_lock(self, output: Path | None, form: str) -> Path | None:
@@ -93,7 +89,7 @@ class Preferred(NamedTuple):
         """
         prefix, installed = self.prefix, self.installed
         if self.prefer == "installed" and prefix is None and installed is None:
-            hint = "name the environment: --prefix DIR or --installed FILE"
+            hint = "give the environment: --prefix DIR or --installed FILE"
             raise UsageError("--prefer installed requires an environment", hint=hint)
         if self.prefer == "newest":
             prefix = installed = None
@@ -109,9 +105,7 @@ def command(
     requirements: Annotated[
         list[str] | None,
         argument(
-            metavar="REQ",
-            help="Requirements: torch, 'torch>=2.8', name @ URL, or a project.",
-            values=package_values,
+            metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, or a project.", values=package_values
         ),
     ] = None,
     asked: Asked = Asked(),
@@ -121,34 +115,33 @@ def command(
         option(
             "--format",
             metavar="NAME",
-            help="summary, json, pylock, environment-yml, pip, ...",
+            help="Output format: summary, json, pylock, environment-yml, pip, ...",
             values=format_values,
         ),
     ] = None,
     builder: Annotated[
-        str | None, option("--for", metavar="docker|apptainer", help="Write a container file for this builder.")
+        str | None, option("--for", metavar="docker|apptainer", help="Write a container file for docker or apptainer.")
     ] = None,
     output: Annotated[
         Path | None,
-        path("-o", metavar="FILE|DIR", help="Write the plan to FILE; several plans, one file each, into DIR."),
+        path("-o", metavar="FILE|DIR", help="Write the plan to FILE; several plans into DIR, one file each."),
     ] = None,
     allow_groups: Annotated[
-        bool,
-        option("--allow-groups", help="If no single plan fits all machines, make as few plans as possible."),
+        bool, option("--allow-groups", help="If no single plan fits all machines, make as few plans as possible.")
     ] = False,
     what_if: Annotated[
         str | None,
-        option("--what-if", metavar="CHANGE", help="Show what another machine would give: 'driver 580', 'RTX 5090'."),
+        option("--what-if", metavar="CHANGE", help="Show the plan for a changed machine: 'driver 580', 'RTX 5090'."),
     ] = None,
     write: Annotated[
         Path | None,
         path(
             "--write",
             metavar="FILE",
-            help="Change a pyproject.toml (uv, Poetry) or pixi.toml so that its tool installs the plan.",
+            help="Change this pyproject.toml (uv, Poetry) or pixi.toml, so that uv, Poetry or pixi installs the plan.",
         ),
     ] = None,
-    sure: Annotated[bool, option("--yes", "-y", help="Apply --write without asking.")] = False,
+    sure: Annotated[bool, option("--yes", "-y", help="Do not ask before --write changes FILE.")] = False,
     preferred: Preferred = Preferred(),
 ) -> None:
     """Choose what to install on a machine.
@@ -159,7 +152,7 @@ def command(
 
     if write is not None:
         if output is not None or builder is not None or what_if is not None:
-            raise UsageError("--write cannot be combined with -o, --for or --what-if", hint="leave these out")
+            raise UsageError("--write cannot be combined with -o, --for or --what-if", hint="leave those options out")
         request = asked.request(requirements)
         write_project(write, form, request, machines.named_or_host(), sure=sure)
         return
@@ -250,7 +243,7 @@ def _format(named: str | None, builder: str | None, output: Path | None, *, seve
     if builder is not None:
         read = format_built_by(builder)
         if named not in (None, "dockerfile", read):
-            message = f"--for {builder} is for a container file, not for --format {named}"
+            message = f"--for {builder} writes a container file, and cannot be combined with --format {named}"
             raise UsageError(message, hint="leave --format out")
         return read
     if named is not None:
@@ -265,13 +258,13 @@ def _check_question(form: str, question: str | None, *, conda: bool, several: bo
         UsageError: The options contradict each other.
     """
     if conda and (several or question is not None):
-        raise UsageError("--allow-groups and --what-if are not for conda packages", hint="plan one by one")
+        raise UsageError("--allow-groups and --what-if do not support conda packages", hint="make one plan at a time")
     if question is None:
         return
     if form not in ("summary", "json"):
         raise UsageError(f"--what-if gives two plans, and --format {form} holds one", hint="formats: summary, json")
     if several:
-        raise UsageError("--what-if and --allow-groups cannot be combined", hint="ask for the machines one by one")
+        raise UsageError("--what-if and --allow-groups cannot be combined", hint="give one machine at a time")
 
 
 def _check_file(form: str, output: Path | None) -> None:
@@ -303,14 +296,14 @@ def check_place(form: str, output: Path | None) -> None:
     if output is not None and is_directory(output):
         if not files.is_folder(output.absolute().parent):
             raise UsageError(
-                f"there is no directory {output.parent}", hint="make it, or name another directory after -o"
+                f"there is no directory {output.parent}", hint="create it, or give another directory after -o"
             )
         return
     _check_file(form, output)
     if not format_named(form).HOLDS_SEVERAL:
         raise UsageError(
             f"--allow-groups may give several plans, but --format {form} can hold only one",
-            hint="name a directory with -o, which gets a file for each plan",
+            hint="give a directory with -o; envsolve writes one file for each plan into it",
         )
 
 
@@ -336,7 +329,7 @@ def deliver_plans(
             output.mkdir(exist_ok=True)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise EnvsolveError(f"cannot make {output}: {reason}", hint="choose another place after -o") from error
+            raise EnvsolveError(f"cannot make {output}: {reason}", hint="choose another place with -o") from error
         for name, text in texts.items():
             deliver(text, output / name)
     else:

@@ -16,7 +16,7 @@ from envsolve.system.files import is_file, is_folder, own_table, parse_toml, rea
 
 #: Options that are a matter of the moment or of the format, and the one that runs code: no lock chooses that.
 _PASSING = ("offline", "manager", "channel", "build_metadata")
-_HINT = "name the requirements and machines once more, with -o; the new lock remembers them"
+_HINT = "give the requirements and machines again, with -o; the new lock remembers them"
 
 
 class Remembered(NamedTuple):
@@ -79,10 +79,10 @@ def recall(lock: Path) -> Remembered:
     try:
         text = read_regular(lock).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the lock {lock} cannot be read: {error}", hint="name a pylock.toml") from None
+        raise UsageError(f"the lock {lock} cannot be read: {error}", hint="give a pylock.toml") from None
     request = own_table(parse_toml(text, lock), lock).get("request")
     if not isinstance(request, dict):
-        raise UsageError(f"{lock} does not say what it was made from", hint=_HINT)
+        raise UsageError(f"{lock} does not record which requirements it was made from", hint=_HINT)
     fields = {name.replace("-", "_"): value for name, value in request.items()}
     try:
         words = convert(fields.get("requirements", []), list[str])

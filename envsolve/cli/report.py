@@ -38,7 +38,12 @@ _MORE_VARIABLES = (
 
 def command(
     log: Annotated[
-        str | None, option("--log", metavar="FILE|-", help="The output that shows the error; its last lines are added.")
+        str | None,
+        option(
+            "--log",
+            metavar="FILE|-",
+            help="A file with the output that shows the error; its last lines are added to the report.",
+        ),
     ] = None,
     prefix: Annotated[
         Path | None, path("--prefix", metavar="DIR", help="The environment (default: the active one, or .venv).")

@@ -12,11 +12,13 @@ from envsolve.errors import UsageError
 
 
 def command(
-    words: Annotated[list[str] | None, argument(metavar="-- COMMAND", help="Command to run: python train.py.")] = None,
+    words: Annotated[
+        list[str] | None, argument(metavar="-- COMMAND", help="The command to run, for example: python train.py.")
+    ] = None,
     fleet: Annotated[Path, path("--fleet", metavar="DIR", help="The fleet's directory (see `envsolve fleet`).")] = Path(
         "fleet"
     ),
-    which: Annotated[bool, option("--which", help="Print the environment's directory, and run nothing.")] = False,
+    which: Annotated[bool, option("--which", help="Only print the environment's directory.")] = False,
 ) -> None:
     """Run a command in the environment that fits this node.
 
@@ -40,4 +42,4 @@ def command(
     try:
         os.execvpe(words[0], words, dict(variables(place, os.environ)))
     except OSError as error:
-        raise UsageError(f"{words[0]}: {error.strerror or error}", hint="name a program of the environment") from error
+        raise UsageError(f"{words[0]}: {error.strerror or error}", hint="give a program of the environment") from error

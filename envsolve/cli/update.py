@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 def command(
-    lock: Annotated[Path | None, path_argument(metavar="LOCK", help="The lock (default: pylock.toml).")] = None,
+    lock: Annotated[Path | None, path_argument(metavar="LOCK", help="The lock file (default: pylock.toml).")] = None,
     upgrade_package: Annotated[
         list[str] | None,
-        option("-P", "--upgrade-package", metavar="NAME", help="Upgrade only this package; repeatable."),
+        option("-P", "--upgrade-package", metavar="NAME", help="Upgrade only this package. Repeatable."),
     ] = None,
     outdated: Annotated[bool, option("--outdated", help="Only show what would change.")] = False,
-    offline: Annotated[bool, option("--offline", help="Use only the cache and the catalogue.")] = False,
+    offline: Annotated[bool, option("--offline", help="Use no network, only the cache and the catalogue.")] = False,
     build_metadata: Annotated[
         bool,
-        option("--build-metadata", help="Let pip build the metadata of source archives. This runs their code."),
+        option("--build-metadata", help="Let pip build source packages to read their metadata. This runs their code."),
     ] = False,
     form: Form = None,
 ) -> None:

@@ -27,43 +27,54 @@ def command(
     prefix: Annotated[
         Path | None, path("--prefix", metavar="DIR", help="The environment (default: the active one, or .venv).")
     ] = None,
-    python: Annotated[str | None, option("--python", metavar="EXE", help="Its interpreter.")] = None,
-    report: Annotated[
-        Path | None, path("--report", metavar="FILE", help="Show a saved report (JSON); run nothing.")
+    python: Annotated[
+        str | None, option("--python", metavar="EXE", help="The interpreter of the environment, instead of --prefix.")
     ] = None,
-    compile_only: Annotated[bool, option("--compile-only", help="Only compile, for --gpu; needs no GPU.")] = False,
+    report: Annotated[
+        Path | None, path("--report", metavar="FILE", help="Show a saved report (JSON) and run no checks.")
+    ] = None,
+    compile_only: Annotated[
+        bool, option("--compile-only", help="Only compile kernels for the GPUs given with --gpu. Requires no GPU.")
+    ] = False,
     gpu: Annotated[
-        list[str] | None, option("--gpu", metavar="NAME|CC", help="Compile for this GPU; repeatable.")
+        list[str] | None,
+        option("--gpu", metavar="NAME|CC", help="With --compile-only: compile for this GPU. Repeatable."),
     ] = None,
     only: Annotated[
-        list[str] | None, option("--only", metavar="CHECK", help="Run only this check; repeatable.")
+        list[str] | None, option("--only", metavar="CHECK", help="Run only this check. Repeatable.")
     ] = None,
     quick: Annotated[bool, option("--quick", help="Run only the fastest and most useful checks.")] = False,
     hashes: Annotated[
-        bool, option("--hashes", help="Hash all installed files, however long it takes, also with --quick.")
+        bool,
+        option("--hashes", help="Compare the hashes of all installed files, also with --quick. This can take minutes."),
     ] = False,
     fast_paths: Annotated[
-        bool, option("--fast-paths", help="Try each fast path of the GPU and the stack, and measure it.")
+        bool,
+        option(
+            "--fast-paths", help="Try and time each fast path of the GPU and the installed packages (FP8, TMA, ...)."
+        ),
     ] = False,
     bench: Annotated[
-        bool, option("--bench", help="Measure rates, and compare them with the documented ones of the GPU.")
+        bool, option("--bench", help="Measure the speed of the GPU, and compare it with the documented values.")
     ] = False,
     minutes: Annotated[
-        float | None, option("--minutes", metavar="N", help="Repeat computations for N minutes to find flaky hardware.")
+        float | None,
+        option("--minutes", metavar="N", help="Repeat computations for N minutes to find unreliable hardware."),
     ] = None,
     plan: Annotated[
-        Path | None,
-        path("--plan", metavar="FILE", help="Compare the results with a plan (JSON) or a pylock.toml."),
+        Path | None, path("--plan", metavar="FILE", help="Compare the results with a plan (JSON) or a pylock.toml.")
     ] = None,
     compare: Annotated[
-        Path | None,
-        path("--compare", metavar="FILE", help="Show what changed since an earlier report (JSON)."),
+        Path | None, path("--compare", metavar="FILE", help="Show what changed since an earlier report (JSON).")
     ] = None,
-    time_limit: Annotated[float, option("--time-limit", metavar="SECONDS", help="For each check.")] = 120.0,
+    time_limit: Annotated[float, option("--time-limit", metavar="SECONDS", help="Time limit for each check.")] = 120.0,
     form: Form = None,
     output: OutputFile = None,
     html: Annotated[
-        Path | None, path("--html", metavar="FILE", help="Also write a page to attach to a ticket.")
+        Path | None,
+        path(
+            "--html", metavar="FILE", help="Also write the report as an HTML page, for example to attach to a ticket."
+        ),
     ] = None,
 ) -> None:
     """Verify an environment.
@@ -72,7 +83,7 @@ def command(
     """
     one_of = "give one of --prefix DIR, --python EXE, --report FILE"
     if [prefix, python, report].count(None) < 2:
-        raise UsageError("name exactly one environment to verify", hint=one_of)
+        raise UsageError("give exactly one environment to verify", hint=one_of)
     measures = _measures(minutes, fast_paths=fast_paths, bench=bench)
     _refuse_beside_measures(measures, gpu or plan or compile_only or quick or hashes, only, report)
     _refuse_at_odds(gpu, only, plan, report, compile_only=compile_only, quick=quick, hashes=hashes)
@@ -115,9 +126,9 @@ def _program(python: str) -> Path:
     found = shutil.which(python) if python == PurePath(python).name else None
     path = Path(found or python)
     if not python:
-        raise UsageError("--python: the path is empty", hint="name an environment's bin/python")
+        raise UsageError("--python: the path is empty", hint="give the bin/python of an environment")
     if not is_file(path):
-        raise UsageError(f"--python {python!r}: no such interpreter", hint="name an environment's bin/python")
+        raise UsageError(f"--python {python!r}: no such interpreter", hint="give the bin/python of an environment")
     return path
 
 
@@ -136,7 +147,7 @@ def _expect_writable(path: Path | None, name: str) -> None:
     """Refuse unwritable outputs before the checks run: afterwards their report would be lost."""
     if path and _is_file_to_be(path) and not os.access(real_path(path).parent, os.W_OK):
         raise UsageError(
-            f"{real_path(path).parent} is not writable", hint=f"name a file in another directory after {name}"
+            f"{real_path(path).parent} is not writable", hint=f"give a file in another directory after {name}"
         )
 
 
@@ -146,7 +157,9 @@ def _refuse_overwriting(written: Mapping[str, Path | None], read: Mapping[str, P
     for one, other in combinations(places, 2):
         rolling = (one, other, form) == ("--compare", "-o", "json")
         if places[one] == places[other] and other in written and not rolling:
-            raise UsageError(f"{one} and {other} name one file: {places[one]}", hint=f"name another after {other}")
+            raise UsageError(
+                f"{one} and {other} name the same file: {places[one]}", hint=f"give another file after {other}"
+            )
 
 
 def _measures(minutes: float | None, *, fast_paths: bool, bench: bool) -> list[Literal["fast-paths", "bench", "soak"]]:
@@ -168,11 +181,11 @@ def _refuse_beside_measures(
         UsageError: They do.
     """
     if len(measures) > 1:
-        raise UsageError("--fast-paths, --bench and --minutes cannot be combined", hint="give one of them")
+        raise UsageError("--fast-paths, --bench and --minutes cannot be combined", hint="give only one of them")
     if measures and (others or report or (only and measures != ["fast-paths"])):
         raise UsageError(
             "--fast-paths, --bench and --minutes run no checks",
-            hint="leave out all but --prefix, --python, --compare, --time-limit, --format, -o and --html",
+            hint="use only these options with it: --prefix, --python, --compare, --time-limit, --format, -o, --html",
         )
 
 
@@ -191,19 +204,17 @@ def _refuse_at_odds(
 
     if report and (gpu or only or plan or compile_only or quick or hashes):
         raise UsageError(
-            "--report shows a saved report, and runs nothing",
-            hint="leave out all but --compare, --format, -o and --html; or give --prefix DIR in place of --report",
+            "--report shows a saved report and runs no checks",
+            hint="use only --compare, --format, -o and --html with it; or use --prefix DIR instead of --report",
         )
     if gpu and not compile_only:
         raise UsageError(
-            "--gpu names GPUs to compile for, and runs nothing",
-            hint="add --compile-only; leave --gpu out to run on the GPUs of this machine",
+            "--gpu gives GPUs to compile for, so it requires --compile-only",
+            hint="add --compile-only; or leave --gpu out to run the checks on the GPUs of this machine",
         )
     if compile_only and not gpu and not (only and set(only) <= {FILES, LOADER}):
-        raise UsageError(
-            "--compile-only: no GPU to compile for", hint="add --gpu, with a name or --gpu 9.0; it may be repeated"
-        )
+        raise UsageError("--compile-only: no GPU to compile for", hint="add --gpu NAME or --gpu 9.0, once for each GPU")
     if compile_only and hashes:
         raise UsageError("--hashes applies only to the checks of installed files", hint="leave out --compile-only")
     if compile_only and quick:
-        raise UsageError("--quick is for checks that run on a GPU", hint="leave out --compile-only")
+        raise UsageError("--quick applies only to checks that run on a GPU", hint="leave out --compile-only")

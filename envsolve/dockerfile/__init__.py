@@ -59,7 +59,7 @@ def check_dockerfile(
     found = with_one_image(text, stages, asked, lambda changed: _findings(read := read_stages(changed), ask(read)))
     left = dict.fromkeys(one for stage in stages for one in unjudged(stage, asked))
     if not any(machine.gpus or machine.driver for machine in judged):
-        text = "no machine with a GPU or a driver is known: name one, --target 'RTX 4090, driver 550.54'"
+        text = "no machine with a GPU or a driver is known; describe one with --target 'RTX 4090, driver 550.54'"
         left = {Unjudged(stages[0].line, text): None, **left}
     return Report(
         findings=tuple(sorted(found, key=lambda finding: finding.line)),
@@ -97,31 +97,33 @@ _DECIDES = re.compile(
 def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
     """Installers that are not read, missing files, and unknown versions and indexes."""
     if not stage.image:
-        yield Unjudged(stage.line, "FROM names no image")
+        yield Unjudged(stage.line, "this FROM line has no image name")
     if stage.image and stage is asked.final.root and not asked.knows(stage):
         # A variable in the name, or an image that the catalogue does not describe: it may hold any torch.
-        yield Unjudged(stage.line, f"{stage.image}: what this image contains is not known")
+        yield Unjudged(stage.line, f"{stage.image}: the contents of this image are not known")
     for command in stage.commands:
         script = _script(command)
         if script:
-            yield Unjudged(command.line, f"{script}: a script, which is not read")
+            yield Unjudged(command.line, f"{script}: envsolve does not read scripts")
         other = other_installer(command)
         if lock_of(command):
             yield from lock_unjudged(command, stage, asked)
         elif conda.conda_install(command, asked.context):
             yield from conda.unjudged(command, asked)
         elif other:
-            yield Unjudged(command.line, f"{other}: it installs from its lock file, which is not read")
+            yield Unjudged(command.line, f"{other} installs from its own lock file, which envsolve does not read")
     for install in asked.installs(stage.commands):
         yield from _of(install, stage, asked)
     for one in compiled_in(stage, asked):
         if one.own_list:
-            yield Unjudged(one.command.line, f"{one.name}: its setup.py names the GPUs that it is compiled for")
+            yield Unjudged(one.command.line, f"{one.name}: its setup.py decides for which GPUs it is compiled")
         given = one.command.variables.get(one.variable or "", "")
         if not given and one.sure and contents.sets_variables(stage, asked):
-            yield Unjudged(one.command.line, f"{one.name}: {stage.root.image} lists the GPUs that it is compiled for")
+            yield Unjudged(
+                one.command.line, f"{one.name}: the image {stage.root.image} decides for which GPUs it is compiled"
+            )
         if given and compiling.listed_code(one, given, asked) is None:
-            why = "is given at build time" if "$" in given else f"is {given}, which is not read"
+            why = "is set only at build time" if "$" in given else f"is {given}, which envsolve cannot read"
             yield Unjudged(one.command.line, f"{one.name}: {one.variable} {why}")
     yield from parts_unjudged(stage, asked)
     yield from compiling.builders_unjudged(stage, asked)
@@ -150,12 +152,12 @@ def _unread(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
     for text in stage.texts:
         if text.name == "ONBUILD":
             if _DECIDES.search(text.text):
-                yield Unjudged(text.line, "ONBUILD: its effect on images that are built on this one")
+                yield Unjudged(text.line, "ONBUILD: the effect on images that are built from this one")
         elif text.name != "RUN":
-            yield Unjudged(text.line, f"{text.name[:40]!r} is not an instruction, so builders stop there")
+            yield Unjudged(text.line, f"{text.name[:40]!r} is not an instruction, so the build stops here")
             return
         elif _DECIDES.search(text.text) and text.line not in installing | others:
-            yield Unjudged(text.line, "something is installed or compiled in a way that is not read")
+            yield Unjudged(text.line, "this line installs or compiles something in a way that envsolve does not read")
 
 
 def _of(install: Install, stage: Stage, asked: Asked) -> Iterator[Unjudged]:
@@ -163,11 +165,11 @@ def _of(install: Install, stage: Stage, asked: Asked) -> Iterator[Unjudged]:
     judged = frozenset(not_copied(install, stage, asked))
     for file in (file for file in install.files if file not in judged):
         if "$" in file:
-            yield Unjudged(line, "a requirement file whose name is given at build time")
+            yield Unjudged(line, "a requirement file whose name is set only at build time")
         elif file.endswith(".toml"):
-            yield Unjudged(line, f"{file}: its requirements are not read")
+            yield Unjudged(line, f"{file}: envsolve does not read its requirements")
         else:
-            yield Unjudged(line, f"{file} is not in the build context that was read (--context DIR)")
+            yield Unjudged(line, f"{file} is not in the build context (choose another one with --context DIR)")
     yield from _of_versions(install, asked)
     if install.unknown:
         names = ", ".join(install.unknown[:_SHOWN]) + (
@@ -175,16 +177,16 @@ def _of(install: Install, stage: Stage, asked: Asked) -> Iterator[Unjudged]:
         )
         yield Unjudged(line, f"the dependencies of {names} are not known")
     for word in install.strange:
-        why = "is given at build time" if "$" in word else "is not a requirement that pip reads"
+        why = "is set only at build time" if "$" in word else "is not a requirement that pip reads"
         yield Unjudged(line, f"{word} {why}")
     for source in install.sources:
         yield from _of_source(source, install, asked)
     for wanted in install.wanted:
         known = asked.offers(wanted.name) and not wanted.requirement.url and install.backend != "auto"
         if known and asked.looks(install, wanted.name).unknown:
-            yield Unjudged(line, f"{wanted.name}: the catalogue has no facts about the index that it comes from")
+            yield Unjudged(line, f"{wanted.name}: the catalogue has no facts about its index")
         elif known and _is_unrecorded(wanted, asked):
-            yield Unjudged(line, f"the catalogue has no facts about a release {wanted.requirement}")
+            yield Unjudged(line, f"the catalogue has no facts about {wanted.requirement}")
 
 
 def _of_versions(install: Install, asked: Asked) -> Iterator[Unjudged]:
@@ -192,7 +194,7 @@ def _of_versions(install: Install, asked: Asked) -> Iterator[Unjudged]:
     line = install.command.line
     for name in sorted(install.unread):
         if asked.offers(name):
-            yield Unjudged(line, f"{name}: its version is given at build time")
+            yield Unjudged(line, f"{name}: its version is set only at build time")
     for wanted in install.wanted:
         version = pinned(wanted.requirement.specifier) or ""
         if "+" in version and not asked.offers(wanted.name):
@@ -208,9 +210,9 @@ def _of_source(source: str, install: Install, asked: Asked) -> Iterator[Unjudged
         except InvalidWheelFilename:
             return
         if asked.offers(package):
-            yield Unjudged(install.command.line, f"{name}: a wheel that is named by its URL")
+            yield Unjudged(install.command.line, f"{name}: the wheel is given by URL")
     elif install.dependencies and " @ " not in source and source not in install.described:
-        yield Unjudged(install.command.line, f"{source}: its dependencies are not read")
+        yield Unjudged(install.command.line, f"{source}: envsolve does not read its dependencies")
 
 
 def _is_unrecorded(wanted: Wanted, asked: Asked) -> bool:

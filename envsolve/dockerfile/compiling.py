@@ -148,14 +148,14 @@ def _not_forced(one: Compiled, level: Severity) -> Iterator[Finding]:
     # Without a GPU, a build leaves its GPU code out unless such a variable is set.
     for name, value in one.project.variables.items() if one.project else ():
         if name.startswith("FORCE_") and one.command.variables.get(name, "0") in ("", "0"):
-            text = f"{one.name} is compiled without its GPU code, since a build sees no GPU"
+            text = f"{one.name} is compiled without its GPU code, because no GPU is visible during an image build"
             yield Finding(one.command.line, "cuda-not-forced", level, text, (f"ENV {name}={value}",))
 
 
 def _unset(one: Compiled, level: Severity, remedy: str) -> Finding:
-    text = f"{one.name} is compiled with {one.variable} unset; a build sees no GPU to detect"
+    text = f"{one.name} is compiled while {one.variable} is not set, and no GPU is visible during an image build"
     if not one.sure:
-        text = f"if {one.name} has GPU code, it is compiled for none of the target GPUs: {one.variable} is not set"
+        text = f"{one.variable} is not set: if {one.name} has GPU code, it is not compiled for the target GPUs"
     return Finding(one.command.line, "arch-list-unset", level, text, (remedy,))
 
 
@@ -169,13 +169,13 @@ def _listed(one: Compiled, given: str, torch: Offer | None, toolkit: Toolkit | N
     for machine, gpu, cc in _targets(asked) if code and not who else ():
         level, runs = best_code(code, cc, asked.facts.architectures)
         if not level.usable:
-            text = f"{one.variable}={given} makes no code that runs on {gpu.label}"
+            text = f"{one.variable}={given} produces no code that runs on {gpu.label}"
             yield Finding(line, "arch-list", one.level, text, remedies)
         elif level is Level.PTX and runs:
             loads = ptx_loads(toolkit.version, machine.driver) if toolkit else None
             fails = loads is not None and loads.ok is False
-            why = loads.text if loads and fails else "its driver compiles that at the first start"
-            text = f"{one.variable}={given} has no code for {gpu.label}, only {runs.name}: {why}"
+            why = loads.text if loads and fails else "the driver there must compile it at the first start"
+            text = f"{one.variable}={given} produces only PTX ({runs.name}) for {gpu.label}, no machine code: {why}"
             yield Finding(line, "arch-list", one.level if fails else "warning", text, remedies)
 
 
@@ -202,7 +202,11 @@ def _remedy_for(one: Compiled, given: str, torch: Offer | None, toolkit: Toolkit
     facts = CompilerFacts.of(asked.catalogue)
     if one.variable != ARCH_LIST:
         own = written_archs(one.project, ccs, facts) if one.project else None
-        return f'ENV {one.variable}="{own}"' if own else f"set {one.variable}, as the documentation of {one.name} says"
+        return (
+            f'ENV {one.variable}="{own}"'
+            if own
+            else f"set {one.variable} as described in the documentation of {one.name}"
+        )
     served = archs_known(version, str(cuda) if cuda else None, ccs, facts)
     if served is None:
         return f"compile for these GPUs with a newer torch and toolkit: envsolve plan torch {one.name} --target ..."
@@ -228,8 +232,8 @@ def _not_in_toolkit(
     """The toolkit of the image may know no code for a GPU, whatever is listed."""
     for cc, gpu in gpus.items():
         if one.sure and toolkit and not best_code(toolkit.archs, cc, asked.facts.architectures)[0].usable:
-            text = f"{one.name} is compiled by nvcc {toolkit.version}, which makes no code that runs on {gpu.label}"
-            remedies = (f"use an image whose toolkit knows {cc.sm}",)
+            text = f"{one.name} is compiled by nvcc {toolkit.version}, which cannot compile for {gpu.label}"
+            remedies = (f"use an image with a CUDA toolkit that supports {cc.sm}",)
             yield Finding(one.command.line, "arch-list", "error", text, remedies)
 
 
@@ -241,7 +245,8 @@ def isolation(stage: Stage, asked: Asked) -> Iterator[Finding]:
     for one in compiled_in(stage, asked):
         if one.isolated and _needs_torch(one) and (one.isolated == "uv" or _new_pip(stage, asked)):
             text = (
-                f"{one.name} is compiled against torch, and {one.isolated} builds it in an environment without this one"
+                f"{one.isolated} builds {one.name} in an isolated environment, so it is not compiled against the "
+                "installed torch"
             )
             yield Finding(one.command.line, "build-isolation", "warning", text, ("add --no-build-isolation",))
 
@@ -260,8 +265,8 @@ def torch_first(stage: Stage, asked: Asked) -> Iterator[Finding]:
         level = lacks_torch(stage, one.command, asked) if _needs_torch(one) else None
         if level:
             same = any(install.names("torch") for install in asked.installs((one.command,)))
-            when = "pip installs torch later in the same command" if same else "no line before installs it"
-            text = f"the build of {one.name} imports torch, and {when}"
+            when = "pip installs torch later in the same command" if same else "no earlier line installs torch"
+            text = f"the build of {one.name} imports torch, but {when}"
             remedy = f"install torch in an earlier RUN, then: pip install --no-build-isolation {one.name}"
             yield Finding(one.command.line, "torch-not-installed", level, text, (remedy,))
 
@@ -298,29 +303,34 @@ def _judged(
     architectures = asked.facts.architectures
     # First what no option can change.
     if toolkit and not best_code(toolkit.archs, cc, architectures)[0].usable:
-        remedy = f"use an image whose toolkit knows {cc.sm}"
-        return "error", f"nvcc {toolkit.version} makes no code that runs on {gpu.label}", remedy
+        remedy = f"use an image with a CUDA toolkit that supports {cc.sm}"
+        return "error", f"nvcc {toolkit.version} cannot compile for {gpu.label}", remedy
     if EVERY in code:
         return None
     if NATIVE in code:
-        return "error", "native means the GPU of the build host, and a container build sees no GPU", None
+        return "error", "'native' means the GPU of the build host, but no GPU is visible during an image build", None
     made = ", ".join(code)
     level, runs = best_code(code, cc, architectures)
     name = runs.name if runs else ""
     loads = ptx_loads(toolkit.version, machine.driver) if toolkit else None
     if not code:
-        return "warning", f"nvcc has no architecture option: it compiles for its default, not for {gpu.label}", None
+        text = f"nvcc has no architecture option, so it compiles for its default architecture, not for {gpu.label}"
+        return "warning", text, None
     if not level.usable:
-        return "error", f"nvcc makes {made}, and no code that runs on {gpu.label}, which requires {cc.sm}", None
+        return "error", f"nvcc compiles for {made}; none of this code runs on {gpu.label}, which requires {cc.sm}", None
     if level is not Level.PTX:
         return None
     if loads is not None and loads.ok is False:
         return (
             "error",
-            f"of {made}, only {name} fits {gpu.label}, and the driver of that machine cannot load it: {loads.text}",
+            f"nvcc compiles for {made}; for {gpu.label} only {name} is usable, and the driver of that machine cannot "
+            f"load it: {loads.text}",
             None,
         )
-    text = f"nvcc makes {made} and no {cc.sm} for {gpu.label}: the driver there compiles {name} at the first start"
+    text = (
+        f"nvcc compiles for {made}, but not for {cc.sm} ({gpu.label}): the driver there must compile {name} at the "
+        "first start"
+    )
     return "warning", text, None
 
 
@@ -345,19 +355,22 @@ def toolkit(stage: Stage, asked: Asked) -> Iterator[Finding]:
     for one in compiled_in(stage, asked) if provided else ():
         cuda = _cuda_of(asked.torch_at(stage, one.command))
         if cuda and provided and cuda.major != provided.major:
-            text = f"{one.name} is compiled by nvcc {version}, that of {stage.root.image}, against a torch of CUDA "
-            text += f"{cuda}, which torch refuses" + ("" if one.sure else " if it has GPU code")
-            remedy = f"use a -devel image of CUDA {cuda}, or a torch of CUDA {provided.major}"
+            text = f"{one.name} is compiled by nvcc {version} of {stage.root.image}, but its torch is built for CUDA "
+            text += f"{cuda}; torch refuses another CUDA major" + ("" if one.sure else f" if {one.name} has GPU code")
+            remedy = f"use a -devel image of CUDA {cuda}, or a torch for CUDA {provided.major}"
             yield Finding(one.command.line, "toolkit-mismatch", one.level, text, (remedy,))
 
 
 def _no_nvcc(one: Compiled, stage: Stage, cuda: CudaVersion | None) -> Finding:
-    text, level = f"{one.name} is compiled, and {stage.root.image} has no nvcc and no CUDA headers", one.level
+    text, level = f"{one.name} has to be compiled, but {stage.root.image} has no nvcc and no CUDA headers", one.level
     # Their setup.py downloads a wheel of the project's release page, if one fits torch and Python.
     variables = one.project.variables if one.project else {}
     forced = next((name for name in variables if name.endswith("_FORCE_BUILD")), None)
     if forced and one.command.variables.get(forced, "FALSE") != "TRUE":
-        text, level = f"{text}; its build succeeds only if it finds a ready wheel for this torch and Python", "warning"
+        text, level = (
+            f"{text}; the build succeeds only if the project publishes a prebuilt wheel for this torch and Python",
+            "warning",
+        )
     remedy = f"use a -devel image of CUDA {cuda}" if cuda else "use a -devel image, such as those of nvidia/cuda"
     return Finding(one.command.line, "toolkit-missing", level, text, (remedy,))
 
@@ -373,7 +386,7 @@ def builders_unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
     named = {one.line for one in stage.commands if cmake_code(one) is not None or nvcc_code(one) is not None}
     for command in stage.commands:
         if command.program in _BUILDERS and len(command.words) > 1 and command.line not in named:
-            yield Unjudged(command.line, f"{command.program}: the GPUs that it may compile for are not read")
+            yield Unjudged(command.line, f"{command.program}: it is not known for which GPUs it compiles")
             return
 
 

@@ -181,19 +181,19 @@ def _judged(install: CondaInstall, found: Sequence[CondaBuild], asked: Asked) ->
     command, channel, name = install.command, found[0].channel, f"pytorch {found[0].version}"
     with_cuda = [one for one in found if one.cuda]
     if not with_cuda:
-        text = f"{name} of {channel} is a CPU build, which does not use a GPU"
+        text = f"{name} from {channel} is a CPU build, which does not use a GPU"
         yield Finding(command.line, "cpu-build", "warning", text, tuple(_remedies(asked, channel)))
     elif not command.variables.get("CONDA_OVERRIDE_CUDA") and all("__cuda" in one.depends for one in with_cuda):
         only = len(with_cuda) == len(found)
-        what = "finds no CUDA build that it may install" if only else "takes a CPU build"
+        what = "finds no CUDA build that it can install" if only else "installs a CPU build"
         best = _best(asked, channel)
-        remedy = f"before it: ENV CONDA_OVERRIDE_CUDA={best.cuda if best else '12.9'}"
-        text = f"{name} of {channel}: a build sees no GPU, so conda {what}"
+        remedy = f"add before this line: ENV CONDA_OVERRIDE_CUDA={best.cuda if best else '12.9'}"
+        text = f"{name} from {channel}: no GPU is visible during an image build, so conda {what}"
         yield Finding(command.line, "conda-no-gpu", "error" if only else "warning", text, (remedy,))
     else:
         refused = (one for machine in asked.machines if (one := _refused(with_cuda, machine, asked)))
         for text, source in islice(refused, 1):
-            text = f"conda installs {name} of {channel}, which does not run on {text}"
+            text = f"conda installs {name} from {channel}, which does not run on {text}"
             yield Finding(command.line, "build-does-not-run", "error", text, tuple(_remedies(asked, channel)), source)
 
 
@@ -242,15 +242,21 @@ def unjudged(command: Command, asked: Asked) -> Iterator[Unjudged]:
         return
     line = command.line
     for name in install.missing:
-        yield Unjudged(line, f"{name}: not in the build context that was read (--context DIR), or in another form")
+        yield Unjudged(
+            line,
+            f"{name} is not in the build context (choose another one with --context DIR), or is not in a known format",
+        )
     if install.torch and not torch_builds(install, asked):
-        yield Unjudged(line, f"{install.torch}: which build conda takes is not known")
+        yield Unjudged(line, f"{install.torch}: it is not known which build conda installs")
     # A solver pairs what belongs to torch's family with its torch.
     judged = {*_TORCH, *(asked.catalogue.family if install.torch else ())}
     others = [spec.name for spec in install.specs if spec.name not in judged and not _is_plain(spec.name, asked)]
     if others:
         shown = ", ".join(others[:4]) + (f" and {len(others) - 4} more" if len(others) > 4 else "")
-        yield Unjudged(line, f"conda packages are chosen with envsolve plan --manager conda; not judged: {shown}")
+        yield Unjudged(
+            line,
+            f"these conda packages are not checked: {shown} (`envsolve plan --manager conda` chooses builds that fit)",
+        )
 
 
 def _is_plain(name: str, asked: Asked) -> bool:

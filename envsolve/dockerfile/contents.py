@@ -286,7 +286,7 @@ def _another_release(image: Image, stage: Stage, asked: Asked) -> Iterator[str]:
     if best := max(ranked, default=None):
         yield best[-1]
     else:
-        yield f"install a torch that runs there: envsolve plan torch {asked.targets} --format dockerfile"
+        yield f"install a torch that runs on that machine: envsolve plan torch {asked.targets} --format dockerfile"
 
 
 def _serves(image: Image, asked: Asked) -> bool:
@@ -313,7 +313,7 @@ def _another_torch(stage: Stage, asked: Asked) -> Iterator[str]:
     best = next((tag for build in good if (tag := tags.get((build.version, build.variant)))), None)
     if best:
         yield f"FROM {PYTORCH}:{best}"
-    yield f"install a torch that runs there: envsolve plan torch {asked.targets} --format dockerfile"
+    yield f"install a torch that runs on that machine: envsolve plan torch {asked.targets} --format dockerfile"
 
 
 # Packages that run on the CPU because nothing brings what they need for a GPU.
@@ -323,7 +323,7 @@ def gpu_parts(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """Packages of the final image whose GPU code or libraries nothing installs."""
     for command, part, version in _lacking(stage, asked) if stage is asked.final else ():
         if _may_be_there(part, stage, asked) is False:
-            text = f"{part.package} {version} does not use the GPU: the image lacks {part.lacks}"
+            text = f"{part.package} {version} does not use the GPU, because the image lacks {part.lacks}"
             remedy = "; ".join(filter(None, (f"install {part.ask}" if part.ask else None, part.note)))
             yield Finding(command.line, "gpu-unused", "warning", text, (remedy,), asked.title(part.source))
 

@@ -37,15 +37,15 @@ def tag(stage: Stage, asked: Asked) -> Iterator[Finding]:
     image = asked.image(stage)
     if image is None:
         if name.repository == TOOLKIT and _all_are_known(name.tag, known):
-            text = f"no image {name.repository}:{name.tag} is known to have been published"
+            text = f"the image {name.repository}:{name.tag} does not exist, as far as the catalogue knows"
             yield Finding(stage.line, "image-unknown", "error", text, _nearest(name.tag, kept))
         return
     if image.retired:
         # Retired toolkit images are deleted. Docker's official images of Python stay, but are not built any more.
         is_python = name.repository == "python"
-        what = "it no longer receives fixes" if is_python else "its publisher deletes such tags after some time"
+        what = "it no longer receives fixes" if is_python else "its publisher deletes retired tags after some time"
         alike = (other for other in kept if other.distribution == image.distribution)
-        remedies = ("use a Python version that is maintained",) if is_python else _nearest(name.tag, alike)
+        remedies = ("use a Python version that still receives fixes",) if is_python else _nearest(name.tag, alike)
         text = f"{name.repository}:{name.tag} is retired: {what}"
         yield Finding(stage.line, "image-retired", "warning", text, remedies)
 
@@ -74,8 +74,8 @@ def _required_here(condition: str, stage: Stage, asked: Asked) -> Iterator[Findi
             text = (
                 f"NVIDIA_REQUIRE_CUDA={condition}: on {one_line(machine)} the container runtime refuses to start the "
             )
-            text += f"image, since driver {driver.version} reports CUDA {driver.cuda}"
-            remedies = ("leave NVIDIA_REQUIRE_CUDA out, or name a CUDA version that the driver reports",)
+            text += f"image, because driver {driver.version} reports CUDA {driver.cuda}"
+            remedies = ("remove NVIDIA_REQUIRE_CUDA, or set it to a CUDA version that the driver supports",)
             yield Finding(asked.final.line, "image-driver", "error", text, remedies)
 
 
@@ -86,8 +86,14 @@ def platform(stage: Stage, asked: Asked) -> Iterator[Finding]:
     machine = next((m for m in asked.machines if m.platform and m.platform.arch not in (None, meant)), None)
     # A variable stands for the platform of the build, which is not known.
     if stage is asked.final.root and machine is not None and system and "$" not in stage.platform:
-        text = f"the image is for {stage.platform}, and does not run on {one_line(machine)}"
-        yield Finding(stage.line, "image-platform", "error", text, ("leave --platform out, and give it to the build",))
+        text = f"the image is built for {stage.platform} and does not run on {one_line(machine)}"
+        yield Finding(
+            stage.line,
+            "image-platform",
+            "error",
+            text,
+            ("remove --platform from this line, and pass it to the build command instead",),
+        )
 
 
 def _all_are_known(tag: str, known: Sequence[Image]) -> bool:
@@ -102,13 +108,13 @@ def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, aske
     have = f"driver {driver.version} reports CUDA {driver.cuda}" if driver else "the driver is older"
     text = (
         f"{stage.image} requires a driver for CUDA {requirement.cuda}; on {one_line(machine)} the container runtime "
-        f"refuses to start it, since {have}"
+        f"refuses to start it, because {have}"
     )
     cuda = CudaVersion.parse(driver.cuda) if driver and driver.cuda else (0, 0)
     kept = [DriverVersion.parse(i.version) for i in asked.catalogue.images if i.repository == TOOLKIT and not i.retired]
     best = max((release for release in kept if release[:2] <= cuda), default=None)
     remedies = [f"start from an image of CUDA {best} or older"] if best else []
-    remedies.append("if wheels provide CUDA, start from an image without it: python:3.12-slim-bookworm")
+    remedies.append("if your wheels contain CUDA, start from an image without CUDA: python:3.12-slim-bookworm")
     # Toolkit images refuse by a condition on the driver that ignores minor-version compatibility.
     fit = driver_runs(requirement.cuda, driver, "linux", asked.facts.toolkits, asked.facts.floors)
     if fit.mode == "minor-version":
@@ -193,7 +199,8 @@ def compat_libcuda(stage: Stage, asked: Asked) -> Iterator[Finding]:
         reason = compat_serves(machine.with_compat(cuda), asked.facts.forward)
         if reason is not None and reason.ok is False:
             text = (
-                f"LD_LIBRARY_PATH puts the compat libcuda of CUDA {cuda} first; on {one_line(machine)}: {reason.text}"
+                f"LD_LIBRARY_PATH makes the loader use the cuda-compat libcuda of CUDA "
+                f"{cuda}; on {one_line(machine)}: {reason.text}"
             )
             remedies = ("remove the compat directory from LD_LIBRARY_PATH",)
             yield Finding(stage.root.line, "compat-libcuda", "error", text, remedies, asked.title(reason.source))
@@ -219,10 +226,13 @@ def driver_in_image(stage: Stage, asked: Asked) -> Iterator[Finding]:
         for word in command.words[command.words.index("install") + 1 :]:
             name = re.split("[=:]", word, maxsplit=1)[0]
             if _WHOLE.fullmatch(name) or _DRIVER.fullmatch(name):
-                text = f"{name} brings a driver into the image, but the container runtime adds the host's: programs "
-                text += "that find libraries of the other version fail (Driver/library version mismatch)"
+                text = (
+                    f"{name} installs driver libraries into the image, but the "
+                    "container runtime adds the host's; programs "
+                )
+                text += "that load libraries of both versions fail (Driver/library version mismatch)"
                 toolkit = name.replace("cuda", "cuda-toolkit", 1)
-                remedy = f"install {toolkit} instead" if _WHOLE.fullmatch(name) else "leave it out"
+                remedy = f"install {toolkit} instead" if _WHOLE.fullmatch(name) else "do not install it"
                 yield Finding(command.line, "driver-in-image", "warning", text, (remedy,))
 
 
@@ -245,10 +255,11 @@ def python(stage: Stage, asked: Asked) -> Iterator[Finding]:
         return
     text = f"{stage.root.image} has Python {own_python}: "
     text += (
-        f"the newest torch for it that runs on the machines is {own.build.version}; with another Python it is "
-        f"{best.build.version}"
+        f"the newest torch that has a wheel for it and runs on the machines is "
+        f"{own.build.version}; with another Python it is {best.build.version}"
         if own
-        else f"no torch that runs on the machines has a wheel for it; {best.build.version} has for others"
+        else f"no torch that runs on the machines has a wheel for this Python; torch "
+        f"{best.build.version} has wheels for others"
     )
     yield Finding(stage.root.line, "base-python", "warning", text, tuple(_newer_python(stage, best, asked)))
 
@@ -269,7 +280,10 @@ def _newer_python(stage: Stage, best: Offer, asked: Asked) -> Iterator[str]:
             # The middle one: the newest Python lacks wheels of many packages, the oldest is retired first.
             image = sorted(images, key=lambda i: DriverVersion.parse(i.version))[len(images) // 2]
             yield f"FROM {image.repository}:{image.tags[0]}"
-    yield f"install a newer Python in it (uv venv --python {asked.catalogue.pythons[0]}), and use the pip of that one"
+    yield (
+        f"install a newer Python in the image (uv venv --python "
+        f"{asked.catalogue.pythons[0]}), and use the pip of that Python"
+    )
 
 
 def libc(stage: Stage, asked: Asked) -> Iterator[Finding]:
@@ -292,10 +306,10 @@ def _kept_off(install: Install, stage: Stage, within: Within, asked: Asked) -> I
         if others and not found(known, specifier, looks, within, install.early):
             needed = min((offer.libc for offer in others), key=lambda libc: libc[1])
             text = f"{wanted.place}{stage.root.image} has {libc_text(within.libc)}, and every wheel of "
-            text += f"{wanted.requirement} is made for "
+            text += f"{wanted.requirement} requires "
             text += "glibc" if within.libc[0] == "musl" else f"{libc_text(needed)} or newer"
             remedies = (_newer_libc(within, asked),)
-            yield Finding(install.command.line, "image-libc", "error", text + ": pip finds none", remedies)
+            yield Finding(install.command.line, "image-libc", "error", text + ", so pip finds no wheel", remedies)
 
 
 def _newer_libc(within: Within, asked: Asked) -> str:

@@ -58,9 +58,9 @@ def lock_unjudged(command: Command, stage: Stage, asked: Asked) -> Iterator[Unju
             unknown = [found for found in one.findings if found.status == "unknown"]
             yield from (Unjudged(command.line, f"{lock_of(command)}:{found.line}: {found.text}") for found in unknown)
             if not one.builds and not one.findings:
-                yield Unjudged(command.line, f"{lock_of(command)} has no package whose builds the catalogue knows")
+                yield Unjudged(command.line, f"{lock_of(command)} has no package that the catalogue knows")
     else:
-        why = answer or "its lock file is not in the build context that was read (--context DIR)"
+        why = answer or "the lock file is not in the build context (choose another one with --context DIR)"
         yield Unjudged(command.line, f"{' '.join(command.words[:2])}: {why}")
 
 
@@ -72,7 +72,7 @@ def _answer(command: Command, stage: Stage, asked: Asked) -> LockAnswer | str | 
         return None
     chosen = tuple(_chosen(command))
     if any("$" in choice for choice in chosen):
-        return "an extra or group is given at build time"
+        return "an extra or group is set only at build time"
     named = command.variables.get("UV_PYTHON") or command.variables.get("PYTHON_VERSION") or ""
     python = ".".join(named.split(".")[:2]) if named[:2] == "3." else None
     return _checked(path, chosen, python, _libc(stage, asked), asked)
@@ -120,9 +120,11 @@ def _not_copied(command: Command, asked: Asked) -> Iterator[Finding]:
         return
     fails = bool({"--frozen", "--locked"} & {*words})
     level: Severity = "error" if fails else "warning"
-    why = "so uv stops" if fails else "so uv resolves again, and may install other versions than those in the lock"
-    text = f"no uv.lock of the build context is in {command.directory} when uv sync runs, {why}"
-    yield Finding(command.line, "lock-not-copied", level, text, ("before it: COPY pyproject.toml uv.lock ./",))
+    why = "so uv stops" if fails else "so uv resolves again and may install versions other than the locked ones"
+    text = f"the uv.lock of the build context has not been copied to {command.directory} when uv sync runs, {why}"
+    yield Finding(
+        command.line, "lock-not-copied", level, text, ("add before this line: COPY pyproject.toml uv.lock ./",)
+    )
 
 
 # Requirement files, which an installer reads as the locks are read.
@@ -134,13 +136,13 @@ def requirement_files(stage: Stage, asked: Asked) -> Iterator[Finding]:
         line, program = install.command.line, install.program
         for place, option in install.misplaced:
             by_uv = program == "uv"
-            what = "uv refuses the line, and the build stops" if by_uv else "pip ignores it there"
-            text = f"{place}: {option} stands behind a requirement: {what}"
+            what = "uv refuses the line, and the build stops" if by_uv else "pip ignores the option there"
+            text = f"{place}: {option} follows a requirement on the same line: {what}"
             level: Severity = "error" if by_uv else "warning"
-            yield Finding(line, "requirement-line", level, text, (f"put {option} on a line of its own",))
+            yield Finding(line, "requirement-line", level, text, (f"write {option} on a separate line",))
         for file in not_copied(install, stage, asked):
-            text = f"{file} is in the build context, and no COPY brings it into the image before it is read"
-            yield Finding(line, "file-not-copied", "error", text, (f"before it: COPY {file} ./",))
+            text = f"{file} is in the build context, but no COPY copies it into the image before this line reads it"
+            yield Finding(line, "file-not-copied", "error", text, (f"add before this line: COPY {file} ./",))
 
 
 def not_copied(install: Install, stage: Stage, asked: Asked) -> Iterator[str]:

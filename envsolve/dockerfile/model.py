@@ -180,11 +180,11 @@ def describe(report: Report, name: str = "Dockerfile") -> str:
         lines += [f"    {'->' if number == 0 else 'or'} {remedy}" for number, remedy in enumerate(finding.remedies)]
         parts.append("\n".join(lines))
     if not parts and not report.unjudged:
-        parts = [f"{name}: nothing found that would fail on the machines"]
+        parts = [f"{name}: no fault found; nothing would fail on the machines"]
     elif not parts:
-        parts = [f"{name}: no fault found, but not everything was judged"]
+        parts = [f"{name}: no fault found, but some lines could not be checked"]
     if report.unjudged:
-        parts.append("\n".join(f"{name}:{one.line}: not judged: {one.text}" for one in report.unjudged))
+        parts.append("\n".join(f"{name}:{one.line}: not checked: {one.text}" for one in report.unjudged))
     return "\n\n".join(parts)
 
 

@@ -51,7 +51,7 @@ def instructions(text: str) -> Iterator[Instruction]:
     from dockerfile_parse import DockerfileParser
 
     if text.count("\n") > INSTRUCTION_LINES:
-        raise UsageError(f"it has more than {INSTRUCTION_LINES} lines", hint="name a Dockerfile")
+        raise UsageError(f"an instruction has more than {INSTRUCTION_LINES} lines", hint="give a Dockerfile")
     text = re.sub(r"\r\n?", "\n", text.removeprefix("\ufeff"))
     escape = _escape(text)
     text = re.sub(rf"{re.escape(escape)}\s*\Z", "", text)  # it continues nothing
@@ -167,11 +167,11 @@ def read_file(path: Path) -> str:
     try:
         data = read_regular(path, _LARGEST)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}", hint="name a Dockerfile") from error
+        raise UsageError(f"cannot read {path}: {error.strerror or error}", hint="give a Dockerfile") from error
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise UsageError(f"{path} is UTF-16, which no builder reads", hint="save it as UTF-8")
     if b"\0" in data:
-        raise UsageError(f"{path} is not text", hint="name a Dockerfile")
+        raise UsageError(f"{path} is not text", hint="give a Dockerfile")
     return data.decode("utf-8", "replace")
 
 
@@ -188,7 +188,7 @@ def read_stages(text: str) -> tuple[Stage, ...]:
     for one in instructions(text):
         if one.name == "FROM":
             if len(stages) >= STAGES:
-                raise UsageError(f"it has more than {STAGES} stages", hint="name a Dockerfile")
+                raise UsageError(f"it has more than {STAGES} stages", hint="give a Dockerfile")
             if stage:
                 stages.append(stage.closed(outside))
             stage = _opened(one.line, words(one.value, outside), stages, opened)
@@ -198,7 +198,7 @@ def read_stages(text: str) -> tuple[Stage, ...]:
         elif stage is not None:
             _read(one, stage)
     if stage is None:
-        raise UsageError("this is not a Dockerfile: it has no FROM instruction", hint="name a Dockerfile")
+        raise UsageError("this is not a Dockerfile: it has no FROM instruction", hint="give a Dockerfile")
     stages.append(stage.closed(outside))
     _limit(stages)
     return tuple(stages)
@@ -209,7 +209,7 @@ def _limit(stages: Sequence[Stage]) -> None:
     for stage in stages:
         led[id(stage)] = len(stage.commands) + (led.get(id(stage.base), 0) if stage.base else 0)
     if sum(len(stage.commands) for stage in stages) > COMMANDS or sum(led.values()) > _AGAIN * COMMANDS:
-        raise UsageError(f"it runs more than {COMMANDS} commands", hint="name a Dockerfile")
+        raise UsageError(f"it runs more than {COMMANDS} commands", hint="give a Dockerfile")
 
 
 def _opened(line: int, given: Sequence[str], stages: Sequence[Stage], opened: Mapping[int, _Open]) -> _Open:

@@ -58,14 +58,14 @@ class _Case:
         best = [next(running(some, self.within), None) for some in (near, fits)]
         commands = dict.fromkeys(offer.command(self.asked.catalogue.indexes) for offer in best if offer)
         targets = self.asked.targets
-        remedies = tuple(commands) or (f"see what would make it fit: envsolve plan {self.wanted.name} {targets}",)
+        remedies = tuple(commands) or (f"to see what would fit: envsolve plan {self.wanted.name} {targets}",)
         if self.wanted.through:
             # What requires it would replace another version by its own.
             holds = any(self.wanted.requirement.specifier.contains(offer.version) for offer in best if offer)
-            why = "before it: RUN" if holds else f"change what {self.wanted.through} requires, then:"
+            why = "add before this line: RUN" if holds else f"change what {self.wanted.through} requires, then:"
             remedies = tuple(f"{why} {remedy}" for remedy in remedies if remedy.startswith("pip ")) or remedies
         if self.wanted.name == "triton":
-            remedies = ("leave it out: torch requires the matching Triton itself",)
+            remedies = ("do not request it: torch itself requires the matching Triton",)
         return Finding(self.install.command.line, code, level, self.wanted.place + text, remedies, source)
 
 
@@ -210,7 +210,7 @@ def _unpublished(case: _Case) -> Finding | None:
     elif python and not any(offer.for_python(python) for offer in same):
         text += f"; its wheels are for {', '.join(pythons)}"
     elif elsewhere:
-        text += f": that build is on the index of {local}"
+        text += f"; that build is on the {local} index"
         same = elsewhere
     else:
         text += f"; that version was published only as {', '.join(variants)}"
@@ -240,13 +240,13 @@ def _shorter(name: str) -> tuple[int, str]:
 def _refused(case: _Case, taken: Sequence[Offer]) -> Finding:
     line, reasons, source = failure(offer.refused or offer.build for offer in taken)
     same = [offer for offer in case.known if offer.build.version == line.version]
-    text = f"{line.package} {taken[0].version} [{line.variant}] is taken, "
+    text = f"{line.package} {taken[0].version} [{line.variant}] is installed, "
     if line.variant == "cpu" and (case.looks.variants == ("cpu",) or line.local == "+cpu"):
         return case.finding("cpu-build", "warning", f"{text}which does not use {line.gpu or 'a GPU'}", ())
     text += f"which does not run on {line.gpu or 'the machine'}: {reasons}"
     # Without a pin, pip keeps a torch that an unknown image may have.
     if case.version is None and not case.new:
-        text = f"if {case.install.program} finds none in the image, {text}"
+        text = f"if the image has no {line.package} yet, {text}"
         return case.finding("build-does-not-run", "warning", text, same, source)
     return case.finding("build-does-not-run", "error", text, same, source)
 
@@ -256,7 +256,7 @@ def _without_triton(case: _Case, taken: Offer) -> Finding | None:
     reasons = [r for r in line.reasons if r.ok is False and r.rule.startswith("triton")] if line else []
     if line is None or not reasons:
         return None
-    whose = "whose Triton (torch.compile) does" if line.package == "torch" else "whose kernels (torch.compile) do"
+    whose = "but its Triton (torch.compile) does" if line.package == "torch" else "but its kernels (torch.compile) do"
     where = line.gpu or "the machine"
     text = f"{line.package} {taken.version} [{line.variant}] is installed, {whose} not run on {where}: "
     text += "; ".join(reason.text for reason in reasons)
@@ -268,8 +268,9 @@ def _without_triton(case: _Case, taken: Offer) -> Finding | None:
 
 _COMPANIONS = ("torchvision", "torchaudio")
 _HOLD = (
-    "before it: RUN pip list --format=freeze | grep -E '^(torch|triton)' > /held.txt, and in it: -c /held.txt",
-    "name torch and its index here as well",
+    "add before this line: RUN pip list --format=freeze | grep -E '^(torch|triton)' > /held.txt; and add to this "
+    "line: -c /held.txt",
+    "or request torch, with its index, in this line as well",
 )
 
 
@@ -308,7 +309,10 @@ def _replacing(before: str, version: str | None, install: Install, asked: Asked,
             yield Finding(line, "torch-replaced", "warning", wanted.place + text, _HOLD)
             return
     if install.files:
-        text = f"nothing keeps {before} while {', '.join(install.files)} is installed: a line of it can replace it"
+        text = (
+            f"a requirement in {', '.join(install.files)} can replace {before}, "
+            f"because the command has no constraint on torch"
+        )
         yield Finding(line, "torch-unheld", "warning", text, _HOLD[:1])
 
 
@@ -326,7 +330,7 @@ def _how(wanted: Wanted, before: str, version: str | None, asked: Asked) -> str 
     if wanted.name == "torch":
         asks = pinned(wanted.requirement.specifier)
         other = asks is not None and version is not None and asks.partition("+")[0] != version
-        return f"{wanted.requirement} is requested and replaces {before}" if other else None
+        return f"this line requests {wanted.requirement}, which replaces {before}" if other else None
     allowed = [o for o in asked.offers(wanted.name) if wanted.requirement.specifier.contains(o.build.version)]
     newest = max(allowed, key=lambda offer: offer.version, default=None)
     needed = newest.needs("torch") if newest else None
@@ -351,11 +355,17 @@ def argument_scope(stage: Stage, asked: Asked) -> Iterator[Finding]:
     for install in asked.installs(stage.commands):
         named = re.findall(r"\$\{?(\w+)", " ".join(install.command.words))
         for name in sorted(stage.outside.intersection(named) - set(install.command.variables)):
-            text = f"{name} is declared only before FROM, so it is empty in this stage"
+            text = f"{name} is declared only before the first FROM, so it is empty in this stage"
             # `torch==` is an error of pip's; `certifi` alone only loses its pin.
             fails = re.search(rf"[=<>~]\$\{{?{name}\b", " ".join(install.command.words))
             level: Severity = "error" if fails else "warning"
-            yield Finding(install.command.line, "argument-scope", level, text, (f"ARG {name} behind FROM",))
+            yield Finding(
+                install.command.line,
+                "argument-scope",
+                level,
+                text,
+                (f"repeat ARG {name} after the FROM of this stage",),
+            )
 
 
 def backend_auto(stage: Stage, asked: Asked) -> Iterator[Finding]:
@@ -363,8 +373,10 @@ def backend_auto(stage: Stage, asked: Asked) -> Iterator[Finding]:
     for install in asked.installs(stage.commands):
         if install.backend == "auto" and any(asked.offers(wanted.name) for wanted in install.wanted):
             best = next(running(asked.offers("torch"), asked.within(stage)), None)
-            remedy = f"--torch-backend {best.build.variant}" if best else "name the variant: --torch-backend cu126"
-            text = "uv chooses the variant by the driver of the host; a build has none, so uv installs CPU builds"
+            remedy = f"--torch-backend {best.build.variant}" if best else "choose a variant: --torch-backend cu126"
+            text = (
+                "uv chooses the variant by the host's driver; an image build sees no driver, so uv installs CPU builds"
+            )
             yield Finding(install.command.line, "backend-auto", "error", text, (remedy,))
 
 

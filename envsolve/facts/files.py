@@ -193,7 +193,7 @@ def named_folder(path: Path) -> Path:
         UsageError: The directory is not a catalogue.
     """
     if not is_folder(path / "builds"):
-        hint = "name the index_data/ of a checkout"
+        hint = "give the index_data/ of a checkout"
         raise UsageError(f"{path} is not a catalogue: it has no directory builds", hint=hint)
     return path
 

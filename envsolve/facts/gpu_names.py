@@ -106,7 +106,7 @@ def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
     if match := _COMPUTE_CAPABILITY.fullmatch(text.strip()):
         return _by_compute_capability(match[1] or match[2], catalogue)
     if match := _SHORT_NUMBER.fullmatch(text):
-        raise UsageError(f'"{text}" names no GPU', hint=_how_numbers_are_written(match[1], catalogue))
+        raise UsageError(f'"{text}" is not a GPU', hint=_how_numbers_are_written(match[1], catalogue))
     if generation := _generation(text, catalogue):
         return generation
     words = _words(text)
@@ -114,11 +114,11 @@ def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
     if not found and not re.search(_OWN_MAKER, text):
         _refuse_other_maker(text, catalogue)
     if not found:
-        number = f"; a driver is written: driver {text}" if text.isdigit() else ""
+        number = f"; for a driver, write: driver {text}" if text.isdigit() else ""
         raise UnknownGpuError(f'unknown GPU "{text}"', hint=_nearest(words, catalogue) + number)
     if len({model.compute_capability for model in found}) > 1:
         names = "; ".join(f"{model.name} ({model.compute_capability})" for model in found[:8])
-        raise UsageError(f'"{text}" can mean GPUs of different compute capabilities', hint=f"say which: {names}")
+        raise UsageError(f'"{text}" can mean GPUs of different compute capabilities', hint=f"choose one: {names}")
     return found[0]
 
 
@@ -174,7 +174,7 @@ def _generation(text: str, catalogue: Catalogue) -> GpuModel | None:
     if not listed:
         return None
     raise UsageError(
-        f'"{text}" is a generation with GPUs of different compute capabilities', hint=f"say which: {choice}"
+        f'"{text}" is a generation with GPUs of different compute capabilities', hint=f"choose one: {choice}"
     )
 
 
@@ -193,7 +193,7 @@ def _by_compute_capability(text: str, catalogue: Catalogue) -> GpuModel:
     cc = ComputeCapability.parse(text)
     known = catalogue.architectures.get(str(cc))
     if known is None:
-        listed = f"known ones: {', '.join(catalogue.architectures)}; a CUDA version is written: cuda {text}"
+        listed = f"known: {', '.join(catalogue.architectures)}; for a CUDA version, write: cuda {text}"
         raise UsageError(f"no GPU has compute capability {cc}", hint=listed)
     return GpuModel(cc.sm, known.compute_capability, known.evidence, known.source)
 

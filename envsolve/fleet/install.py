@@ -115,7 +115,7 @@ def this_node() -> Profile:
     # -I and -S: the environment that a job has set up has no say in it.
     printed = ask([sys.executable, "-I", "-S", str(SCRIPT), "--quick"], os.environ, limit=_PROBE_SECONDS)
     if printed is None:
-        raise EnvsolveError("this node cannot be probed", hint=f"run {SCRIPT} with its Python")
+        raise EnvsolveError("this node could not be probed", hint=f"run {SCRIPT} with the Python of the nodes")
     return Reader().read(printed.encode(), "the probe")
 
 
@@ -132,7 +132,8 @@ def choose(made: FleetPlan, node: str | None, machine: Machine) -> Group:
         reasons = "".join(f"\n  {name}: {'; '.join(why)}" for name, why in failed.items())
         raise ImpossibleError(
             f"no plan of the fleet fits this node ({one_line(machine)}):{reasons}",
-            hint="probe and plan the fleet again, or run the job elsewhere (see Slurm, HTCondor in the plan)",
+            hint="probe and plan the fleet again, or run the job on another "
+            "node (the plan has constraints for Slurm and HTCondor)",
         )
     # Of several, the one with the newest driver requirement has the newest code.
     newest = max(fitting, key=lambda one: DriverVersion.parse(one.assumes.driver_required or "0"))
@@ -167,7 +168,7 @@ def environment_of(fleet: Path, group: Group) -> Path:
     if not is_file(python):
         raise UsageError(
             f"{real_path(python)}, the interpreter of {place}, is not on this node",
-            hint="use an interpreter that all nodes have: envsolve fleet plan --python X.Y",
+            hint="use a Python that all nodes have: envsolve fleet plan --python X.Y",
         )
     return place
 

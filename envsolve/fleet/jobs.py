@@ -28,7 +28,7 @@ def run_on(engine: Engine, work: Work, what: str, *, fresh: float) -> Mapping[st
         fresh: Seconds for which a result is good: somebody may have changed the node since.
     """
     _own(work.directory)
-    outcomes = {node: Outcome(failure="it is not the name of a node") for node in work.commands if not is_node(node)}
+    outcomes = {node: Outcome(failure="this is not a valid node name") for node in work.commands if not is_node(node)}
     asked = work.commands.keys() - outcomes.keys()
     outcomes |= {node: Outcome(text=text) for node in asked if (text := _result(work.directory, node, fresh))}
     left = {node: command for node, command in work.commands.items() if node not in outcomes}
@@ -39,7 +39,7 @@ def run_on(engine: Engine, work: Work, what: str, *, fresh: float) -> Mapping[st
         advance(len(outcomes))
         engine.run(Work(left, work.stdin, work.directory, work.name), _Counted(work.directory, outcomes))
         phase("")
-    missing = {node: Outcome(failure="the engine reported nothing for it") for node in left if node not in outcomes}
+    missing = {node: Outcome(failure="there is no result for this node") for node in left if node not in outcomes}
     return {node: (outcomes | missing)[node] for node in work.commands}
 
 
@@ -53,7 +53,7 @@ def _own(directory: Path) -> None:
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         what = "is another user's" if stat.S_ISDIR(status.st_mode) else "is not a directory"
-        raise UsageError(f"{directory} {what}", hint="delete it, or name another directory with --fleet")
+        raise UsageError(f"{directory} {what}", hint="delete it, or choose another directory with --fleet")
     if status.st_mode & 0o022:
         directory.chmod(status.st_mode & 0o755)
 
@@ -66,7 +66,7 @@ def refuse_links_of_others(fleet: Path) -> None:
     """
     for entry in os.scandir(fleet) if fleet.is_dir() else ():
         if entry.is_symlink() and entry.stat(follow_symlinks=False).st_uid not in (os.geteuid(), 0):
-            raise UsageError(f"{entry.path} is another user's link", hint="delete it, or name another directory")
+            raise UsageError(f"{entry.path} is another user's link", hint="delete it, or choose another directory")
 
 
 class _Counted:
@@ -124,12 +124,12 @@ def only_one(fleet: Path) -> Iterator[None]:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(fleet / ".lock", flags, 0o600)
     except OSError as error:
-        raise UsageError(f"{fleet}: {error.strerror or error}", hint="name another directory with --fleet") from error
+        raise UsageError(f"{fleet}: {error.strerror or error}", hint="choose another directory with --fleet") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"another fleet command works in {fleet}", hint="wait for it to end") from None
+            raise UsageError(f"another fleet command is running in {fleet}", hint="wait until it ends") from None
         yield
     finally:
         os.close(descriptor)

@@ -144,7 +144,7 @@ def plan_fleet(fleet: Path, inventory: Inventory, request: Request, *, without: 
         raise UsageError(f"there is no class {', '.join(unknown)}", hint=f"classes: {', '.join(sorted(names))}")
     classes = [one for one in inventory.classes if one.name not in without]
     if not classes:
-        raise UsageError("no class of nodes is left to plan for", hint="envsolve fleet show lists the nodes")
+        raise UsageError("all classes of nodes were left out", hint="envsolve fleet show lists the nodes")
     request = replace(request, python=request.python or common_python(classes, Catalogue()))
     say(f"planning for {count_of(len(classes), 'class', 'classes')} of nodes")
     made = planning.plan_groups(request, [one.machine for one in classes])
@@ -254,7 +254,7 @@ def _upgrades(made: Plans, classes: Sequence[NodeClass], request: Request) -> tu
     now = len(made.plans), _lost(made, classes)
     found = []
     for driver in drivers[:-1]:
-        say(f"planning for driver {newest} in place of {driver}")
+        say(f"planning for driver {newest} instead of {driver}")
         after = [
             replace(one, machine=complete(replace(one.machine, driver=Driver(newest)), catalogue))
             if _driver(one.machine) == driver
@@ -299,7 +299,7 @@ def describe(made: FleetPlan, inventory: Inventory | None = None) -> str:
         lines.append("not probed, so they have no plan:")
         lines += by_reason(made.unreachable)
     if made.fewer:
-        lines.append(f"one plan is not enough, because {'; '.join(made.fewer)}")
+        lines.append(f"one plan for all nodes is not possible, because {'; '.join(made.fewer)}")
     lines += [f"driver {up.after} on {names_folded(up.nodes)} (now {up.before}): {_saves(up)}" for up in made.upgrades]
     return "\n".join(lines)
 

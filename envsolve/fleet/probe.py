@@ -88,7 +88,7 @@ def probe_files(fleet: Path, sources: Iterable[Path], expected: Iterable[str] = 
             except OSError as error:
                 outcomes[name] = Outcome(failure=error.strerror or str(error))
     inventory, _ = _written(fleet, outcomes, {}, {}, named_by_themselves=True)
-    missing = {node: "it has no profile" for node in expected if node not in inventory.class_of}
+    missing = {node: "there is no profile of this node" for node in expected if node not in inventory.class_of}
     if missing:
         inventory = msgspec.structs.replace(inventory, unreachable={**missing, **inventory.unreachable})
         replace_file(fleet / _INVENTORY, dump(inventory))
@@ -116,7 +116,7 @@ def _written(
     unreachable, profiles, reader = dict(dead), dict[str, Profile](), Reader()
     for node, outcome in outcomes.items():
         if outcome.text is None:
-            unreachable[node] = outcome.failure or "it printed nothing"
+            unreachable[node] = outcome.failure or "the probe printed nothing"
             continue
         try:
             profile = reader.read(outcome.text, node)

@@ -131,16 +131,16 @@ def verify_fleet(fleet: Path, made: FleetPlan, inventory: Inventory, engine: Eng
     for node, one in known.items():
         group = groups.get(node)
         if group is None or node not in classes:
-            why = made.unreachable.get(node) or "no plan fits it; see envsolve fleet plan"
+            why = made.unreachable.get(node) or "no plan fits this node; see envsolve fleet plan"
             if group is not None:
-                why = "the last probe did not reach it; run envsolve fleet probe and plan again"
+                why = "the last probe did not reach this node; run envsolve fleet probe, then plan again"
             results[node] = NodeResult("missing", None, (why,))
         elif not choice.again and (earlier := _passed(fleet, group, node, inventory, choice)):
             results[node] = earlier
         elif one.dead:
             results[node] = NodeResult("missing", group.name, (one.dead,))
         elif choice.compile_only and not classes[node].machine.gpus:
-            results[node] = NodeResult("missing", group.name, ("its class has no GPU to compile for",))
+            results[node] = NodeResult("missing", group.name, ("the class of this node has no GPU to compile for",))
         else:
             place = environment_of(fleet, group).absolute()
             commands[node] = _command(place, classes[node].machine, choice)
@@ -217,7 +217,7 @@ def _passed(fleet: Path, group: Group, node: str, inventory: Inventory, choice: 
 def _kept(fleet: Path, group: Group, node: str, outcome: Outcome, inventory: Inventory, choice: Choice) -> NodeResult:
     """Keep the report of a node, and judge it."""
     if outcome.text is None:
-        return NodeResult("missing", group.name, (outcome.failure or "it printed nothing",))
+        return NodeResult("missing", group.name, (outcome.failure or "the check printed nothing",))
     path = report_of(fleet, group, node, choice.compile_only)
     path.parent.mkdir(parents=True, exist_ok=True)
     # What a login prints comes before the report.

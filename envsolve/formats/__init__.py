@@ -86,8 +86,10 @@ def format_for(output: PurePath | None) -> str:
 
         check_path(Path(name))
     if not found and PurePath(name).suffix.lower() not in _TEXT_SUFFIXES:
-        hint = "name the file pylock.toml, requirements.txt, plan.json, ...; or use --format NAME"
-        raise UsageError(f"-o {output}: no plan format has files named {PurePath(name).suffix}", hint=hint)
+        hint = "use a file name such as pylock.toml, requirements.txt or plan.json; or use --format NAME"
+        raise UsageError(
+            f"-o {output}: there is no plan format for files with the suffix {PurePath(name).suffix}", hint=hint
+        )
     return max(found, default=(0, "summary"))[1]
 
 

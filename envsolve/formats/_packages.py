@@ -35,8 +35,8 @@ def installable(plan: Plan) -> tuple[PlannedPackage, ...]:
     """
     possible(plan)
     if plan.conda is not None:
-        hint = "formats of conda plans: environment-yml, conda-lock, pixi, json"
-        raise UsageError("this is a plan of conda packages, which pip and uv do not install", hint=hint)
+        hint = "use one of the formats for conda plans: environment-yml, conda-lock, pixi, json"
+        raise UsageError("this plan contains conda packages, which pip and uv cannot install", hint=hint)
     return plan.packages
 
 
@@ -64,7 +64,7 @@ def hashed(plan: Plan) -> tuple[PlannedPackage, ...]:
     packages = locked(plan)
     for tree in filter(is_tree, packages):
         raise UsageError(
-            f"{tree.name} is built from {tree.url}, and a source tree has no hash",
+            f"{tree.name} is built from {tree.url}, and there is no hash for a source tree",
             hint="use the format pylock, pip or uv",
         )
     return packages
@@ -105,13 +105,13 @@ def no_lock(packages: Iterable[PlannedPackage], warnings: Iterable[PlanWarning])
     unseen = [package for package in bare if package.url is None or (unreached and package.evidence is not None)]
     if unseen:
         told = (
-            f"{index} could not be reached, and the catalogue has no sha256 of {', '.join(names)}"
+            f"{index} cannot be reached, and the catalogue has no sha256 of {', '.join(names)}"
             for index, names in _by_index(unseen)
         )
-        hint = "run the same command again where the index can be reached, or use the format pip or uv"
+        hint = "run the same command on a machine that can reach the index, or use the format pip or uv"
         return IndexUnavailableError("; ".join(told), hint=hint)
-    told = (f"{index} gives no sha256 of {', '.join(names)}" for index, names in _by_index(bare))
-    return IndexUnavailableError("; ".join(told), hint="use the format pip or uv, which need no hashes")
+    told = (f"{index} publishes no sha256 of {', '.join(names)}" for index, names in _by_index(bare))
+    return IndexUnavailableError("; ".join(told), hint="use the format pip or uv, which do not require hashes")
 
 
 def _lack_of_reference(package: PlannedPackage) -> EnvsolveError | None:
@@ -122,12 +122,13 @@ def _lack_of_reference(package: PlannedPackage) -> EnvsolveError | None:
         return None
     if package.evidence is not None:
         return UsageError(
-            f"{package.name} {package.version} is on no index, and no public list has the sha256 of {package.url}",
-            hint=f"--format uv (or pip) gives commands that need none; for a lock, request "
-            f"'{package.name} @ {package.url}#sha256=DIGEST', with the digest of: curl -sL URL | sha256sum",
+            f"{package.name} {package.version} is not on an index, and no public list has the sha256 of {package.url}",
+            hint="use --format uv (or pip), which do not require hashes; for "
+            f"a lock, request '{package.name} @ {package.url}#sha256=DIGEST' with the digest from: curl -sL URL | "
+            "sha256sum",
         )
     return UsageError(
-        f"{package.name} is requested by the URL {package.url}, without a hash",
+        f"{package.name} is requested by URL ({package.url}) without a hash",
         hint="append #sha256=DIGEST to the URL, or use the format pip or uv",
     )
 
@@ -136,8 +137,8 @@ def unread_tree(package: PlannedPackage) -> IndexUnavailableError:
     """The error for a source tree that was not read, so that its commit is unknown."""
     why = f": {package.tree.unread}" if package.tree is not None else ""
     return IndexUnavailableError(
-        f"the commit of {package.name} is not known, since {package.url} was not read{why}",
-        hint="run the same command again where it can be reached, or use the format pip or uv",
+        f"the commit of {package.name} is not known, because {package.url} was not read{why}",
+        hint="run the same command on a machine that can reach it, or use the format pip or uv",
     )
 
 
@@ -231,8 +232,8 @@ _CUDA_VARIANT = r"cu(\d+)(\d)"
 #: What a level means for a GPU, best first.
 LEVELS = {
     "native": "compiled for this GPU",
-    "family": "compiled for an older GPU of the same architecture family, runs as it is",
-    "ptx": "PTX, which the driver compiles at first use",
+    "family": "compiled for an older GPU of the same architecture family, and runs unchanged",
+    "ptx": "PTX, which the driver compiles at the first use",
     "unknown": "not enough is known about the GPU or the build",
     "none": "no code for the GPU",
 }
@@ -308,7 +309,7 @@ def _why_cpu(plan: Plan) -> str:
     """The text for a CPU plan. The planner never chooses one by itself for a machine with a GPU."""
     if plan.machines and all(machine.gpus == () for machine in plan.machines):
         return "the machine has no NVIDIA GPU" if len(plan.machines) == 1 else "the machines have no NVIDIA GPU"
-    return "as asked" if plan.status == "ok" else "whether the machine has an NVIDIA GPU is not known"
+    return "as requested" if plan.status == "ok" else "whether the machine has an NVIDIA GPU is not known"
 
 
 def _builds(variant: str | None) -> str:
@@ -333,7 +334,9 @@ def conda_terms(plan: Plan) -> CondaTerms:
     """
     possible(plan)
     if plan.conda is None:
-        raise UsageError("this is a plan of wheels, which conda does not install", hint="plan with --manager conda")
+        raise UsageError(
+            "this plan contains wheels, which conda does not install", hint="make the plan with --manager conda"
+        )
     return plan.conda
 
 

@@ -257,16 +257,17 @@ def _check_system(plan: Plan) -> None:
     platforms = [assumed(machine.platform) for machine in plan.machines]
     if len(systems := sorted({f"{platform.os}-{platform.arch}" for platform in platforms})) > 1:
         raise UsageError(
-            f"a container is for one system, and the machines are {' and '.join(systems)}",
-            hint="plan separately for each system, with one file each",
+            f"a container is for one system, but the machines have {' and '.join(systems)}",
+            hint="make a separate plan and file for each system",
         )
     for platform in platforms:
         if platform.os == "windows":
             raise UsageError("only Linux containers can use NVIDIA GPUs", hint="plan for --platform linux-x86_64")
         if platform.jetson:
             raise UsageError(
-                "a container on a Jetson needs the libraries of its own L4T release",
-                hint="start from NVIDIA's l4t image for your JetPack, and install --format requirements in it",
+                "a container on a Jetson must have the libraries of the Jetson's L4T release",
+                hint="start from NVIDIA's l4t image for your JetPack, and install "
+                "the output of --format requirements in it",
             )
 
 
@@ -274,8 +275,8 @@ def _check_places(packages: Sequence[PlannedPackage]) -> None:
     for package in packages:
         if package.index is None and (package.url or "").startswith(("file:", "git+file:")):
             raise UsageError(
-                f"{package.name} comes from {package.url}, which is not in the container",
-                hint="ask for a commit of its repository (git+https://...), or for a file at a URL (https://...)",
+                f"{package.name} comes from {package.url}, which does not exist in the container",
+                hint="request a commit of its repository (git+https://...), or for a file at a URL (https://...)",
             )
 
 
@@ -291,7 +292,7 @@ def _base(plan: Plan, arch: str, libc: str | None, catalogue: Catalogue) -> tupl
     if not serving:
         known = ", ".join(f"{base.name} ({base.stands_on.libc})" for base in bases)
         raise UsageError(
-            f"no image is known that has Python {plan.python} and {libc or 'glibc'} or newer on {arch}",
+            f"the catalogue has no image with Python {plan.python} and {libc or 'glibc'} or newer for {arch}",
             hint=f"known: {known}" if known else "choose another Python: --python",
         )
     toolchain = plan.toolchain
@@ -303,7 +304,7 @@ def _base(plan: Plan, arch: str, libc: str | None, catalogue: Catalogue) -> tupl
         if toolkit and gcc is not None and (toolchain.gcc_min or 0) <= gcc <= (toolchain.gcc_max or gcc):
             return base, _compiling(plan, toolchain, toolkit)
     raise UsageError(
-        f"no known image has nvcc {toolchain.nvcc}, {toolchain.host_compilers} and Python {plan.python}",
+        f"the catalogue has no image with nvcc {toolchain.nvcc}, {toolchain.host_compilers} and Python {plan.python}",
         hint="choose another CUDA variant (--cuda), or versions that have wheels",
     )
 
@@ -323,8 +324,8 @@ def _compat(cuda: str | None, base: _Base, catalogue: Catalogue) -> Copied | Non
     found = _toolkit(cuda, "base", base, catalogue)
     if found is None:
         raise UsageError(
-            f"no image is known that has the compat libcuda of CUDA {cuda}",
-            hint="plan for the driver without it, or install the package cuda-compat in an image of your own",
+            f"the catalogue has no image with the cuda-compat libcuda of CUDA {cuda}",
+            hint="plan without cuda-compat, or install the cuda-compat package in an image of your own",
         )
     return Copied(found.image, f"{found.folder}/compat")
 

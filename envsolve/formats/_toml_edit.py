@@ -10,7 +10,7 @@ from typing import Any
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.system.files import parse_toml
 
-_HINT = "correct the file, or print the tables without --write and copy them"
+_HINT = "correct the file; or run the command without --write and copy the tables"
 
 
 def parsed(text: str, name: str) -> Any:

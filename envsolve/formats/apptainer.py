@@ -89,7 +89,7 @@ def _build(made: Recipe) -> Iterator[str]:
         yield from _file("compiled.txt", made.compiled.splitlines())
     if made.builds:
         yield from (f"    {command}" for command in install_sources(made))
-    yield "    # What is installed on top of this cannot replace the builds that were judged for the GPU."
+    yield "    # Later installs in this image cannot replace the builds that were chosen for the GPU."
     yield from _file("constraints.txt", made.constraints)
     yield from (f"    {command}" for command in check(made))
     if proof:

@@ -29,7 +29,7 @@ def render(plan: Plan) -> str:
     terms = conda_terms(plan)
     if terms.pip:
         hint = "use the format environment-yml"
-        raise UsageError(f"an explicit lock cannot hold packages that pip installs: {', '.join(terms.pip)}", hint=hint)
+        raise UsageError(f"an explicit conda lock cannot contain pip packages: {', '.join(terms.pip)}", hint=hint)
     lines = [*conda_heading(plan), f"# platform: {terms.subdir}", *_comments(plan), "@EXPLICIT"]
     return "\n".join((*lines, *map(_line, in_order(plan.packages)))) + "\n"
 
@@ -63,6 +63,6 @@ def _comments(plan: Plan) -> Iterator[str]:
 def _line(package: PlannedPackage) -> str:
     digest = package.hashes.get("sha256") or package.hashes.get("md5")
     if digest is None:
-        hint = "ask the owner of the channel for them, or use the format environment-yml"
-        raise IndexUnavailableError(f"{package.index} gives no hash of {package.filename}", hint=hint)
+        hint = "ask the owner of the channel for hashes, or use the format environment-yml"
+        raise IndexUnavailableError(f"{package.index} publishes no hash of {package.filename}", hint=hint)
     return f"{package.url}#{'sha256:' if 'sha256' in package.hashes else ''}{digest}"

@@ -54,11 +54,7 @@ def heading(made: Recipe, note: str = "The wheels bring CUDA.") -> Iterator[str]
 def apt_install(packages: tuple[str, ...]) -> tuple[str, ...]:
     """Debian packages, without leaving the lists of all others."""
     words = " ".join(packages)
-    return (
-        "apt-get update",
-        f"apt-get install -y --no-install-recommends {words}",
-        "rm -rf /var/lib/apt/lists/*",
-    )
+    return ("apt-get update", f"apt-get install -y --no-install-recommends {words}", "rm -rf /var/lib/apt/lists/*")
 
 
 def install_sources(made: Recipe) -> tuple[str, ...]:
@@ -204,7 +200,7 @@ def _locks(made: Recipe) -> Iterator[str]:
 
 def constraints(made: Recipe) -> Iterator[str]:
     """The constraints that keep these builds in later layers."""
-    yield "# What is installed on top of this cannot replace the builds that were judged for the GPU."
+    yield "# Later installs in this image cannot replace the builds that were chosen for the GPU."
     yield from file("constraints.txt", made.constraints)
 
 

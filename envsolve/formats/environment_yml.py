@@ -36,7 +36,7 @@ def render(plan: Plan) -> str:
 def _comments(plan: Plan) -> Iterator[str]:
     terms = conda_terms(plan)
     yield from conda_heading(plan)
-    yield "# make it with: conda env create --prefix DIR --file environment.yml"
+    yield "# create the environment with: conda env create --prefix DIR --file environment.yml"
     if words := override(terms):
         yield f"# where no such driver is seen (login node, image): {words}conda env create --prefix DIR --file ..."
     for name, value in activated(plan).items():

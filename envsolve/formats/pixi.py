@@ -38,7 +38,7 @@ def render(plan: Plan) -> str:
     if plan.environment:
         manifest["activation"] = {"env": activated(plan)}
     body = tomli_w.dumps({name: table for name, table in manifest.items() if table})
-    return "\n".join((*conda_heading(plan), "# make it with: pixi install", "", body))
+    return "\n".join((*conda_heading(plan), "# create the environment with: pixi install", "", body))
 
 
 def _system(terms: CondaTerms) -> Mapping[str, Any]:

@@ -75,8 +75,10 @@ def edit(document: Any, plans: Sequence[Plan], names: Sequence[str], project: st
         document["workspace"] = {"name": project, "channels": ["conda-forge"], "platforms": []}
     root = _root(document)
     if taken := [name for name in root.get("dependencies", {}) if name.partition("-")[0] in ("pytorch", "torchvision")]:
-        what = f"the workspace takes {taken[0]} from conda, and this plan has wheels"
-        raise UsageError(what, hint="plan conda packages: --manager conda --format pixi; or remove it from the file")
+        what = f"the workspace takes {taken[0]} from conda, but this plan contains wheels"
+        raise UsageError(
+            what, hint=f"plan conda packages (--manager conda --format pixi), or remove {taken[0]} from the file"
+        )
     extras = extras_of(plans, names) if len(plans) > 1 or _features(root) else {}
     parts = [part_of(plan, extras.get(place), {}, exact=True) for place, plan in enumerate(plans)]
     _workspace(root, plans)

@@ -74,7 +74,9 @@ def edit(document: Any, plans: Sequence[Plan], names: Sequence[str], project: st
         table_at(document, "tool", "poetry")["package-mode"] = False
     if "dependencies" in document.get("project", {}).get("dynamic", ()) and "dependencies" not in _poetry(document):
         hint = "correct the file, or copy the tables of --format poetry-project without --write"
-        raise UsageError("the dependencies of pyproject.toml are dynamic: they are in another file", hint=hint)
+        raise UsageError(
+            "the dependencies of pyproject.toml are dynamic, so they are defined in another file", hint=hint
+        )
     extras = extras_of(plans, names) if len(plans) > 1 or also_asked(document.as_string()) else {}
     urls = {one["url"].rstrip("/"): one["name"] for one in _poetry(document).get("source", ()) if "url" in one}
     parts = [part_of(plan, extras.get(place), urls, exact=bool(extras)) for place, plan in enumerate(plans)]

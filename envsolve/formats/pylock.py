@@ -89,8 +89,8 @@ def check_path(path: Path) -> None:
     """
     if not is_valid_pylock_path(path):
         raise UsageError(
-            f"a lock cannot be named {path.name}: installers recognize it by its name",
-            hint="name it pylock.toml, or pylock.NAME.toml with no dot in NAME",
+            f"a lock cannot have the name {path.name}, because installers recognize locks by their names",
+            hint="use the name pylock.toml, or pylock.NAME.toml without a dot in NAME",
         )
 
 

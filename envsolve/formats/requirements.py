@@ -35,7 +35,7 @@ def render(plan: Plan) -> str:
         by_index.setdefault(package.index or "", []).append(package)
     lines = [*_heading(plan), f"--index-url {default}"]
     for index in sorted(by_index, key=lambda index: (index == default, index)):
-        lines += ["", f"# from {index}" if index else "# asked for by URL"]
+        lines += ["", f"# from {index}" if index else "# requested by URL"]
         for package in by_index[index]:
             pin = f"{package.name}=={package.version}" if index == default else f"{package.name} @ {package.url}"
             lines += [f"{pin} \\", *_hash_lines(package)]

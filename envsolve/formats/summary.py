@@ -88,11 +88,11 @@ def _heading(plan: Plan) -> Iterator[str]:
     if plan.python:
         yield f"Python    {plan.python}"
     asked, more = plan.requirements[:_ASKED], len(plan.requirements) - _ASKED
-    yield f"Asked     {', '.join(asked) or 'nothing'}" + (f" and {more} more" if more > 0 else "")
+    yield f"Request   {', '.join(asked) or 'nothing'}" + (f" and {more} more" if more > 0 else "")
     if plan.status == "impossible":
         return
     if plan.status == "unknown":
-        yield "Status    unknown: information is missing, see the warnings"
+        yield "Status    unknown: some facts are missing, see the warnings"
     if plan.cuda:
         yield f"Variant   {variant_sentence(plan)}"
     if plan.driver:
@@ -181,7 +181,7 @@ def facts(plan: Plan, today: datetime.date) -> Iterator[str]:
     if plan.catalogue_date:
         days = (today - datetime.date.fromisoformat(plan.catalogue_date)).days
         age = "today" if days <= 0 else f"{count_of(days, 'day')} ago"
-        own = f"; of {plan.own_catalogue_date} in your own catalogue" if plan.own_catalogue_date else ""
+        own = f"; your own catalogue: of {plan.own_catalogue_date}" if plan.own_catalogue_date else ""
         yield f"Facts     of {plan.catalogue_date}, {age}{own}"
 
 
@@ -191,7 +191,7 @@ def _next(plan: Plan, command: Sequence[str]) -> Iterator[str]:
     if plan.conda is not None:
         yield from _next_of_conda(plan, plan.conda)
     elif lack := no_lock(plan.packages, plan.warnings):
-        yield f"Next      no lock can be made of this plan: {lack.message}"
+        yield f"Next      this plan cannot be locked: {lack.message}"
         yield f"          {lack.hint}"
     elif command:
         yield f"Next      {shlex.join([*command, '-o', 'pylock.toml'])}"
@@ -235,12 +235,12 @@ def _indexes(chosen: Sequence[PlannedPackage], default: str) -> list[str] | None
 
 def _next_of_conda(plan: Plan, terms: CondaTerms) -> Iterator[str]:
     if terms.pip:
-        yield "Next      the same command with --format environment-yml or pixi"
+        yield "Next      run the same command with --format environment-yml or --format pixi"
         return
     words = ["envsolve", "install", "--manager", "conda", "--prefix", "DIR"]
     if terms.channels != ("conda-forge",):
         words += [word for channel in terms.channels for word in ("--channel", channel)]
-    yield "Next      the same command with --format environment-yml, conda-lock or pixi; or:"
+    yield "Next      run the same command with --format environment-yml, conda-lock or pixi; or:"
     yield f"          {shlex.join([*words, *plan.requirements])}"
 
 
@@ -250,7 +250,7 @@ def _next_of_conda(plan: Plan, terms: CondaTerms) -> Iterator[str]:
 def render_plans(plans: Plans, *, sources: bool = False) -> str:
     """Write several plans below each other; ``sources`` is that of :func:`render`."""
     every = [(f"Plan      {name}", plan) for name, plan in zip(group_names(plans), plans.plans, strict=True)]
-    every += [("Unserved  nothing that is published runs on this machine", plan) for plan in plans.unserved]
+    every += [("No plan   no published build runs on this machine", plan) for plan in plans.unserved]
     parts = [f"{title}\n{body(plan, sources=sources)}" for title, plan in every]
     return "\n\n".join([*parts, "\n".join(_closing(plans))]) + "\n"
 
@@ -258,8 +258,8 @@ def render_plans(plans: Plans, *, sources: bool = False) -> str:
 def _closing(plans: Plans) -> Iterator[str]:
     served = sum(len(plan.machines) for plan in plans.plans)
     unserved = sum(len(plan.machines) for plan in plans.unserved)
-    rest = f"; {count_of(unserved, 'machine')} unserved" if unserved else ""
-    yield f"In all    {count_of(len(plans.plans), 'plan')} for {count_of(served, 'machine')}{rest}"
+    rest = f"; no plan for {count_of(unserved, 'machine')}" if unserved else ""
+    yield f"Total     {count_of(len(plans.plans), 'plan')} for {count_of(served, 'machine')}{rest}"
     yield from facts((*plans.plans, *plans.unserved)[0], datetime.date.today())
     if plans.plans:
         yield "Next      save these plans with -o pylock.toml, then on each machine:"

@@ -92,7 +92,9 @@ def edit(document: Any, plans: Sequence[Plan], names: Sequence[str], project: st
     if "project" not in document:
         raise UsageError("pyproject.toml has no [project] table, so uv cannot install it", hint=_HINT)
     if "dependencies" in document["project"].get("dynamic", ()):
-        raise UsageError("the dependencies of pyproject.toml are dynamic: they are in another file", hint=_HINT)
+        raise UsageError(
+            "the dependencies of pyproject.toml are dynamic, so they are defined in another file", hint=_HINT
+        )
     file = _File(document)
     extras = extras_of(plans, names) if len(plans) > 1 or file.has_extras(pinned(plans)) else {}
     parts = [part_of(plan, extras.get(place), file.names, exact=False) for place, plan in enumerate(plans)]

@@ -50,13 +50,14 @@ def host_compiler(building: Building, machine: Machine | None, environ: Mapping[
     limits, what = limits_of(building), ", ".join(building.packages)
     if not found:
         raise UsageError(
-            f"{what} is compiled from source, and g++ is not installed here (the build accepts {limits})",
-            hint=f"install one: {_install_hint(building)}",
+            f"{what} must be compiled from source, but g++ is not installed on this machine (the build accepts "
+            f"{limits})",
+            hint=f"install {_install_hint(building)}",
         )
     have = ", ".join(dict.fromkeys(f"{one.kind} {one.version or '?'}" for one in found))
     raise UsageError(
-        f"{what} is compiled from source, which requires {limits}; this machine has {have}",
-        hint=f"install one within these limits ({_install_hint(building)}), or name it in CC and CXX",
+        f"{what} must be compiled from source, which requires {limits}; this machine has {have}",
+        hint=f"install a suitable version ({_install_hint(building)}), or set CC and CXX to one",
     )
 
 
@@ -89,14 +90,16 @@ def no_toolkit(building: Building, machine: Machine | None, other_way: str | Non
     wanted, what = building.nvcc, ", ".join(building.packages)
     if wanted is None:
         return UsageError(
-            f"{what} is compiled from source, and no known nvcc can compile it for this machine",
-            hint="plan for a machine whose driver and GPUs are known: --target, --machine",
+            f"{what} must be compiled from source, but no known nvcc can compile it for this machine",
+            hint="give the driver and the GPUs of the machine: --target, --machine",
         )
     toolkits = [t for t in (machine.toolkits if machine else None) or () if t.nvcc and t.path and t.version]
     have = ", ".join(f"nvcc {t.version} in {t.path}" for t in toolkits)
-    by_hand = "the plan says how to get one: envsolve plan with the same requirements; then set CUDA_HOME"
+    by_hand = (
+        "`envsolve plan` with the same requirements shows how to get this nvcc; then set CUDA_HOME to its directory"
+    )
     return UsageError(
-        f"{what} is compiled from source, which requires nvcc {wanted}; this machine has {have or 'no nvcc'}",
+        f"{what} must be compiled from source, which requires nvcc {wanted}; this machine has {have or 'no nvcc'}",
         hint="; or: ".join(filter(None, (other_way, by_hand))),
     )
 
@@ -215,7 +218,7 @@ def _pair(compiler: HostCompiler) -> Host | None:
 
 def _install_hint(building: Building) -> str:
     major = building.gcc_max or building.gcc_min
-    return f"g++-{major} of the system's package manager" if major else "g++ of the system's package manager"
+    return f"g++-{major} with the system's package manager" if major else "g++ with the system's package manager"
 
 
 def _joined(first: list[str], rest: str | None) -> str:

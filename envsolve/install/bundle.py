@@ -97,8 +97,10 @@ def read_plan(path: Path) -> Plan:
     lock = read_lock(path)
     # One requirements.txt per bundle: markers of several classes would install the files of all of them.
     if lock.classes:
-        hint = "make a bundle for each class from its own plan: envsolve plan ... --format json -o plan.json"
-        raise UsageError(f"{path} is for several classes of machines: {', '.join(lock.classes)}", hint=hint)
+        hint = "make a separate plan and bundle for each class: envsolve plan ... --format json -o plan.json"
+        raise UsageError(
+            f"{path} is for several classes of machines ({', '.join(lock.classes)}), but a bundle is for one", hint=hint
+        )
     return _plan_of(lock)
 
 
@@ -107,14 +109,16 @@ def _plan_of(lock: Lock) -> Plan:
     for package in lock.pylock.packages:
         files: list[Any] = [*(package.wheels or ()), *filter(None, (package.sdist, package.archive))]
         if not files:
-            hint = f"build a wheel of it, and request the wheel: pip wheel --no-deps {package.name}"
-            raise UsageError(f"the lock has no file of {package.name}, only a source tree", hint=hint)
+            hint = f"build a wheel and request the wheel instead: pip wheel --no-deps {package.name}"
+            raise UsageError(
+                f"the lock has only a source tree of {package.name}, and a bundle requires a file", hint=hint
+            )
         # All wheels of a lock: which one fits is known on the other machine only. Of source archives one is enough.
         for file in files[: 1 if package.wheels is None else len(package.wheels)]:
             url = file.url or (lock.path.absolute().parent / file.path).as_uri()
             name = getattr(file, "name", None) or urlsplit(url).path.rpartition("/")[2]
             if not is_archive(name):
-                raise UsageError(f"{name!r} in the lock is not the name of a file of {package.name}", hint="plan again")
+                raise UsageError(f"{name!r} in the lock is not a file name of {package.name}", hint="plan again")
             kind: Literal["wheel", "sdist"] = "wheel" if name.endswith(".whl") else "sdist"
             version = str(package.version or name.split("-")[1])
             packages.append(
@@ -168,7 +172,7 @@ def make_bundle(
             _pack(directory, place)
     except OSError as error:
         what = f"cannot write {place}: {error.strerror or error}"
-        raise EnvsolveError(what, hint="choose another place after -o; run again to continue") from error
+        raise EnvsolveError(what, hint="choose another place with -o; run the command again to continue") from error
     return bundle
 
 
@@ -183,7 +187,7 @@ def _refuse_links(directory: Path, *, may_be_one: bool) -> None:
 
 def _refuse_link(place: Path) -> None:
     if stat.S_IFMT(place.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-        hint = "delete it, or choose another place after -o"
+        hint = "delete it, or choose another place with -o"
         raise UsageError(f"{place} is a link, a pipe or a device", hint=hint)
 
 
@@ -234,8 +238,8 @@ def _later(plan: Plan, catalogue: Catalogue) -> Iterator[Later]:
     for name in plan.toolchain.compiles_at_use if plan.toolchain else ():
         if not any(fact.package == name for fact in catalogue.first_uses):
             nvcc = plan.toolchain.nvcc_from if plan.toolchain else None
-            by = {"machine": "nvcc of the machine", "pip": "nvcc of the plan's packages"}.get(nvcc or "")
-            fix = "install the CUDA toolkit of torch's version on the machine"
+            by = {"machine": "the machine's nvcc", "pip": "the nvcc in the plan's packages"}.get(nvcc or "")
+            fix = "install the CUDA toolkit of torch's CUDA version on the machine"
             yield Later(name, "compiles kernels with nvcc", "compile", by, fix)
 
 
@@ -252,13 +256,13 @@ def read_me(bundle: Bundle) -> str:
         *(f"For: {machine}" for machine in bundle.machines),
         f"{count_of(len(bundle.files), 'file')}, {total}.",
         "",
-        "Install it, without a network:",
+        "To install the bundle (no network required):",
         "",
         f"    python{bundle.python or '3'} install.py DIRECTORY",
         "",
     ]
     if bundle.later:
-        lines += ["At its first use a package may download or compile more:", ""]
+        lines += ["Some packages download or compile more when they are first used:", ""]
         lines += [f"- {line}" for line in in_words(bundle)]
     return "\n".join(lines).rstrip() + "\n"
 

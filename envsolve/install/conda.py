@@ -73,10 +73,13 @@ def read_conda_lock(path: Path, python: str | None = None, groups: Sequence[str]
     """
     lines = _lines(path)
     if _MARK not in lines:
-        hint = f"such a lock has a line {_MARK}: envsolve plan REQ... -o conda-linux-64.lock; requirements: -r FILE"
+        hint = (
+            f"an explicit lock has a line {_MARK}; make one with: envsolve plan REQ... -o conda-linux-64.lock. For a "
+            "file of requirements use -r FILE"
+        )
         raise UsageError(f"{path} is not an explicit lock of conda packages", hint=hint)
     if groups:
-        raise UsageError(f"{path} has no groups: {', '.join(groups)}", hint="leave them out")
+        raise UsageError(f"{path} has no groups: {', '.join(groups)}", hint="leave --group out")
     files: list[File] = []
     subdirs: set[str] = set()
     for number, line in enumerate(lines, start=1):
@@ -88,7 +91,7 @@ def read_conda_lock(path: Path, python: str | None = None, groups: Sequence[str]
     subdir = next(iter(subdirs), _said_platform(lines) or "linux-64")
     lock = CondaLock(tuple(files), subdir, _assumptions(lines, files, subdir, path))
     if python is not None and lock.python not in (None, python):
-        hint = "leave out --python, or plan again with it"
+        hint = "leave --python out, or plan again with that Python"
         raise ImpossibleError(f"{path} is for Python {lock.python}, not {python}", hint=hint)
     return lock
 
@@ -109,14 +112,14 @@ def _conda_lock_file(line: str, where: str) -> tuple[File, str]:
         _refuse(line, where)
     hashes = {name: digest for name in ("sha256", "md5") if (digest := match[name])}
     if not hashes:
-        hint = "have the hashes written: conda list --explicit --sha256, or envsolve plan -o conda-linux-64.lock"
+        hint = "make a lock with hashes: conda list --explicit --sha256, or envsolve plan -o conda-linux-64.lock"
         raise UsageError(f"{where}: {match['file']} has no hash", hint=hint)
     return File(match["name"], match["version"], "conda", match["file"], match["url"], hashes), match["subdir"]
 
 
 def _refuse(line: str, where: str) -> NoReturn:
     shown = re.sub(r"//[^/@\s]*@", "//", line)[:200]  # never a password
-    hint = "a line is CHANNEL/SUBDIR/NAME-VERSION-BUILD.conda#sha256:DIGEST, or #MD5"
+    hint = "write each line as CHANNEL/SUBDIR/NAME-VERSION-BUILD.conda#sha256:DIGEST, or with #MD5"
     raise UsageError(f"{where}: {shown!r} is not the URL of a conda package with a hash", hint=hint)
 
 
@@ -128,7 +131,7 @@ def _check(files: Sequence[File], subdirs: set[str], path: Path) -> None:
     if twice:
         raise UsageError(f"{path} names a package more than once: {', '.join(twice)}", hint="plan again")
     if len(subdirs) > 1 or not subdirs <= _SYSTEMS.keys():
-        hint = f"install a lock for one of {', '.join(_SYSTEMS)}"
+        hint = f"use a lock for one of {', '.join(_SYSTEMS)}"
         raise UsageError(f"{path} has packages for {', '.join(sorted(subdirs))}", hint=hint)
 
 
@@ -154,8 +157,8 @@ def _noted(text: str, path: Path) -> Assumptions:
         table = None
     assumptions = Assumptions.from_table(table) if isinstance(table, dict) else None
     if assumptions is None:
-        hint = "make the lock again with envsolve plan, or take that line out"
-        raise UsageError(f"{path}: what envsolve noted in the lock cannot be read", hint=hint)
+        hint = "make the lock again with envsolve plan, or remove the line that envsolve wrote"
+        raise UsageError(f"{path}: the line that envsolve wrote into the lock cannot be read", hint=hint)
     return assumptions
 
 
@@ -238,8 +241,11 @@ def conda_work(origin: Plan | CondaLock) -> CondaWork:
     terms = origin.conda
     assert terms is not None  # the caller has looked
     if terms.pip:
-        hint = "write it with --format environment-yml, and make it with: conda env create --file"
-        raise UsageError(f"what pip adds to conda packages is not installed: {', '.join(terms.pip)}", hint=hint)
+        hint = "write the plan with --format environment-yml, and install it with: conda env create --file"
+        raise UsageError(
+            f"`envsolve install` does not install pip packages into a conda environment: {', '.join(terms.pip)}",
+            hint=hint,
+        )
     size = total_size([package.size for package in origin.packages])
     aim = Wanted(tuple(map(_file, origin.packages)), dict(origin.environment), assumptions_of(origin), size)
     return CondaWork(aim, terms.subdir, origin.python)
@@ -247,8 +253,8 @@ def conda_work(origin: Plan | CondaLock) -> CondaWork:
 
 def _file(package: PlannedPackage) -> File:
     if package.url is None or package.filename is None or not package.hashes:
-        hint = "ask the owner of the channel for its hashes"
-        raise IndexUnavailableError(f"{package.index} gives no hash of {package.filename}", hint=hint)
+        hint = "ask the owner of the channel for hashes"
+        raise IndexUnavailableError(f"{package.index} publishes no hash of {package.filename}", hint=hint)
     # The one that an explicit lock names, so that an environment of the plan is one of its lock.
     best = "sha256" if "sha256" in package.hashes else "md5"
     hashes = {best: package.hashes[best]}

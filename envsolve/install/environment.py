@@ -31,7 +31,7 @@ from envsolve.system.processes import signals_raised
 # What stands at a prefix, and whether an install may put an environment there.
 
 
-_INTERRUPTED = "nothing was changed unless the install had already finished; run the same command again"
+_INTERRUPTED = "unless the install had already finished, nothing was changed; run the same command again"
 _NAME_MAX = 255
 # The separator of PATH, which venv refuses, and what the activation scripts of Python before 3.12.8 do not quote.
 _UNUSABLE = ':"$`\\'
@@ -49,19 +49,21 @@ def resolved(prefix: Path) -> Path:
     if not absolute.name:
         raise UsageError(f"{prefix} cannot hold an environment")
     if any(not character.isprintable() for character in str(path)):
-        raise UsageError(f"the prefix {str(path)!r} has characters that cannot be printed")
+        raise UsageError(f"the path {str(path)!r} has characters that cannot be printed")
     unusable = sorted(set(str(path)) & set(_UNUSABLE))
     if unusable:
         raise UsageError(
-            f"the prefix {path} has {' and '.join(unusable)} in it, which scripts of an environment do not support",
-            hint="give --prefix a directory with another name",
+            f"the path {path} contains {' and '.join(unusable)}, which the scripts of an environment do not support",
+            hint="choose another directory name with --prefix",
         )
     if any(len(os.fsencode(part)) > _NAME_MAX for part in absolute.parts):
-        raise UsageError(f"a name in the prefix is longer than {_NAME_MAX} bytes", hint="give --prefix a shorter name")
+        raise UsageError(
+            f"a directory name in the path is longer than {_NAME_MAX} bytes", hint="choose a shorter name with --prefix"
+        )
     if path in (here := Path.cwd(), *here.parents):
         raise UsageError(
-            f"the prefix {str(prefix)!r} is the current directory or a parent of it, which cannot be replaced",
-            hint="name another directory with --prefix, for example --prefix env",
+            f"{str(prefix)!r} is the current directory or a parent of it, so an install cannot replace it",
+            hint="choose another directory, for example --prefix env",
         )
     return path
 
@@ -86,15 +88,20 @@ def claim(prefix: Path) -> None:
     """
     reason = next((text for stands, text in _REFUSALS if stands(prefix)), None)
     if reason is not None:
-        raise UsageError(f"{prefix} {reason}", hint="give --prefix a new directory, or remove what is there yourself")
+        raise UsageError(
+            f"{prefix} {reason}", hint="choose a new directory with --prefix, or remove the existing one yourself"
+        )
     outer = next((folder for folder in prefix.parents if _is_environment(folder)), None)
     if outer is not None:
         raise UsageError(
             f"{prefix} lies inside the environment {outer}, whose next update would delete it",
-            hint="give --prefix a directory outside of it",
+            hint="choose a directory outside that environment with --prefix",
         )
     if not os.access(prefix.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"the directory {prefix.parent} cannot be written, and the environment is made there first")
+        raise UsageError(
+            f"the directory {prefix.parent} is not writable, and envsolve builds the environment there before it "
+            "moves it into place"
+        )
 
 
 def check_replaceable(prefix: Path) -> None:
@@ -107,9 +114,9 @@ def check_replaceable(prefix: Path) -> None:
     if own:
         more = f" and {len(own) - 3} more" if len(own) > 3 else ""
         raise UsageError(
-            f"{prefix} is an environment that also holds other files ({', '.join(own[:3])}{more}), "
-            "which replacing it would delete",
-            hint="move them elsewhere, or give --prefix a new directory",
+            f"{prefix} is an environment that also contains other files ({', '.join(own[:3])}{more}); replacing the "
+            "environment would delete them",
+            hint="move these files elsewhere, or choose a new directory with --prefix",
         )
 
 
@@ -133,17 +140,17 @@ _REFUSALS: tuple[tuple[Callable[[Path], bool], str], ...] = (
     (Path.is_mount, "is a mount point, which cannot be replaced in one step"),
     (
         lambda prefix: _is_conda(prefix) and not record.made_here(prefix),
-        "is a conda environment that envsolve did not make (or whose record in it is damaged)",
+        "is a conda environment that envsolve did not create (or its record in the environment is damaged)",
     ),
     (
         lambda prefix: bool(_entries(prefix)) and not (prefix / "pyvenv.cfg").is_file() and not _is_conda(prefix),
-        "holds other files and is not an environment",
+        "contains other files and is not an environment",
     ),
     (
         lambda prefix: bool(_entries(prefix)) and not record.made_here(prefix),
-        "is a virtual environment that envsolve did not make (or whose record in it is damaged)",
+        "is a virtual environment that envsolve did not create (or its record in the environment is damaged)",
     ),
-    (lambda prefix: Path(sys.prefix).resolve() == prefix, "is the environment that envsolve itself runs in"),
+    (lambda prefix: Path(sys.prefix).resolve() == prefix, "is the environment in which envsolve itself runs"),
 )
 
 
@@ -228,9 +235,9 @@ def install(
                 if not _proved(environment, verify, machine, progress):
                     warnings += (_unproved(place, aim.assumptions),)
             if not changed:
-                progress(Step("done", f"{place} is already as planned"))
+                progress(Step("done", f"{place} already matches the plan"))
                 return _installed(place, aim, changed=False, warnings=warnings)
-            progress(Step("swap", f"putting the environment at {place}"))
+            progress(Step("swap", f"moving the environment to {place}"))
             stage.swap()
         progress(Step("done", f"{count_of(len(aim.files))} installed at {place}"))
         return _installed(place, aim, changed=True, warnings=warnings)
@@ -268,7 +275,7 @@ def _work(origin: Plan | Lock | CondaLock, python: str | None, machine: Machine 
     from envsolve.install.conda import MANAGER, conda_work
 
     if manager not in (None, MANAGER):
-        raise UsageError(f"{manager} does not install conda packages", hint="leave the manager out")
+        raise UsageError(f"{manager} does not install conda packages", hint="leave --manager out")
     return conda_work(origin)
 
 
@@ -295,7 +302,7 @@ def _circumstances(machine: Machine | None) -> str:
 def _unproved(place: Path, assumptions: Assumptions | None) -> str:
     cards = " ".join(f"--gpu {cc}" for cc in (assumptions.gpus if assumptions else ()) or ("CC",))
     command = f"envsolve verify --prefix {shlex.quote(str(place))} --compile-only {cards}"
-    return f"nothing could be verified on this machine; without a GPU: {command}"
+    return f"nothing could be verified, because this machine has no GPU; to verify without a GPU: {command}"
 
 
 def _notes(origin: Plan | Lock | CondaLock) -> tuple[str, ...]:
@@ -313,7 +320,7 @@ def _held_against(assumptions: Assumptions | None, machine: Machine | None) -> t
     failed = mismatches(judged, machine)
     if failed:
         raise ImpossibleError(
-            "the lock does not fit this machine: " + "; ".join(failed), hint="plan again for this machine"
+            "the lock does not fit this machine: " + "; ".join(failed), hint="make a new plan for this machine"
         )
     return unknowns(judged, machine)
 
@@ -332,8 +339,12 @@ def _disk_errors_explained(prefix: Path) -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        what = "the disk is full, or a limit on file sizes was met" if full else "the environment could not be written"
+        what = (
+            "the disk is full, or a limit on file sizes was reached" if full else "the environment could not be written"
+        )
         raise InstallError(
             f"{what}: {error}",
-            hint=f"make room on the disk of {prefix.parent}" if full else f"check the permissions of {prefix.parent}",
+            hint=f"free some space on the disk of {prefix.parent}"
+            if full
+            else f"check the permissions of {prefix.parent}",
         ) from error

@@ -45,26 +45,27 @@ _SIGNS = (
     _sign(
         r"\[Errno (28|27|122)\]|\(os error (28|27|122)\)|no space left on device|disk quota exceeded|^file too large$",
         InstallError,
-        "the disk is full, or a limit on file sizes was met",
-        "make room (or raise the quota) and run the same command again",
+        "the disk is full, or a limit on file sizes was reached",
+        "free some space (or raise the quota) and run the same command again",
     ),
     _sign(
         r"failed to initialize cache at `(?P<what>[^`]+)`",
         InstallError,
-        "its cache cannot be used: {what}",
-        "name a directory that you may write to, for example with UV_CACHE_DIR",
+        "the installer's cache cannot be used: {what}",
+        "choose a directory that you can write to, for example with UV_CACHE_DIR",
     ),
     _sign(
         r"build dependencies.* did not run successfully|failed to (resolve|install) requirements from `build-system",
         IndexUnavailableError,
         "the build requirements of a source distribution could not be installed",
-        "check that your own index (pip or uv configuration) offers it",
+        "check that the index in your pip or uv configuration has these packages",
     ),
     _sign(
         r"^\s*(?:\S+:\d+:\d+: )?fatal error: (?P<what>\S+): No such file or directory",
         InstallError,
         "a source distribution did not build: the header {what} is missing",
-        "install what provides it (for cuda.h a CUDA toolkit), or plan a version that is published as a wheel",
+        "install the package that contains this header (for cuda.h a CUDA toolkit), or plan a version that is "
+        "published as a wheel",
     ),
     _sign(
         r"^\s*(error:|\u00d7) failed to build|(error: |^)(failed-wheel-build|metadata-generation-failed)|"
@@ -77,35 +78,35 @@ _SIGNS = (
         r"(cause: |\u25b6 )hash mismatch for|^\s*ERROR: THESE PACKAGES DO NOT MATCH THE HASHES|^THESE PACKAGES DO NOT|"
         r"hash mismatch when |^caused by: Invalid checksum$",
         IndexUnavailableError,
-        "a downloaded file is not the one that was planned: its hash differs",
-        "a mirror or proxy may serve another file; plan again, or ask who runs the index",
+        "a downloaded file differs from the planned one: its hash is different",
+        "a mirror or proxy may serve another file; plan again, or ask the operator of the index",
     ),
     _sign(
         r"size mismatch when ",
         IndexUnavailableError,
-        "a file is not the one that was planned: its size differs",
-        "the channel may have replaced it; plan again",
+        "a file differs from the planned one: its size is different",
+        "the channel may have replaced the file; plan again",
     ),
     _sign(
         r"HTTP error (401|403)\b|HTTP status client error \((401|403)\b",
         IndexUnavailableError,
         "the index refuses access",
-        "give credentials through netrc, keyring, or your pip or uv configuration",
+        "set credentials in netrc, keyring, or your pip or uv configuration",
     ),
     _sign(
         r"HTTP error (404|410)\b|HTTP status client error \((404|410)\b|distribution not found at: |"
         r"OSError: \[Errno 2\] No such file or directory: '[^']+\.(whl|tar\.gz|zip)'",
         IndexUnavailableError,
         "the index no longer has a planned file",
-        "plan again, so that files which are still published are chosen",
+        "plan again, to choose files that are still published",
     ),
     _sign(
         r"failed to read directory `\S*/archive-v\d+/|(cause: |\u25b6 )the wheel is invalid|"
         r"missing (a )?(METADATA|RECORD|WHEEL) file|"
         r"ERROR: .* has an invalid wheel|BadZipFile: |ERROR: Wheel '.*' (located at .* )?is invalid",
         DamagedFilesError,
-        "the files of a package are damaged, though the cache was left out",
-        "plan again, so that another file is chosen",
+        "the files of a package are damaged, even without the cache",
+        "plan again, to choose another file",
     ),
     _sign(
         r"error: (connection-failed|incomplete-download|ssl-verification-failed|connection-timeout|proxy-connection-)|"
@@ -140,7 +141,9 @@ def explained(manager: str, code: int | None, output: Sequence[str]) -> Envsolve
     how = f"was killed by signal {-code}" if code is not None and code < 0 else f"failed with exit status {code}"
     complaint = next((match[1] for line in output if (match := _COMPLAINT.match(line))), None)
     lead = f"{manager} {how}: {complaint}" if complaint else f"{manager} {how}"
-    return InstallError(f"{lead}\n{manager} said:\n{shown}", hint="run again with --verbose to see all of it")
+    return InstallError(
+        f"{lead}\n{manager} said:\n{shown}", hint="run the command again with --verbose to see the complete output"
+    )
 
 
 def _plain(line: str) -> str:

@@ -104,16 +104,16 @@ class Fetch:
         known = _checked(part, hashes, size)
         if known is None:
             part.unlink()
-            message = f"{package.filename} is not the file of the plan: its hash or size differs"
+            message = f"{package.filename} differs from the file in the plan: its hash or size is different"
             raise IndexUnavailableError(
-                message, hint="plan again; if that does not help, the index or a proxy changes files"
+                message, hint="plan again; if the error remains, the index or a proxy changes files"
             )
         part.replace(target)
         return known
 
     def _download(self, url: str, part: Path, size: int | None) -> None:
         if self._offline:
-            raise IndexUnavailableError(f"{url} is not on this machine", hint="run without --offline")
+            raise IndexUnavailableError(f"{url} is not on this machine", hint="run the command without --offline")
         left = _ATTEMPTS
         while True:
             begun = part.stat().st_size if part.is_file() else 0
@@ -128,14 +128,15 @@ class Fetch:
                 part.unlink()
                 continue
             if done is None:
-                raise IndexUnavailableError(f"{url} is gone", hint="plan again")
+                raise IndexUnavailableError(f"{url} no longer exists", hint="plan again")
             if done:
                 return
             # Any progress resets the count: a link that breaks every 100 MB still finishes.
             left = _ATTEMPTS if part.stat().st_size > begun else left - 1
             if not left:
                 raise IndexUnavailableError(
-                    f"the download of {url} was interrupted too often", hint="run the same command again to continue"
+                    f"the download of {url} was interrupted too many times",
+                    hint="run the same command again to continue",
                 )
 
 
@@ -193,7 +194,7 @@ def check_sizes(files: Sequence[File]) -> None:
         if size not in (None, file.size):
             what = f"{file.filename} has {size} bytes, and the plan or the lock says {file.size}"
             hint = "the index or the lock was changed: plan again"
-            raise IndexUnavailableError(f"this is not the file that was planned: {what}", hint=hint)
+            raise IndexUnavailableError(f"the file differs from the planned one: {what}", hint=hint)
 
 
 def _local_size(url: str) -> int | None:

@@ -47,7 +47,7 @@ def of_lock(lock: Path, name: str, source: PackageVcs | PackageDirectory) -> Tre
     Raises:
         UsageError: It is neither a commit of a git repository nor a directory.
     """
-    again = "lock again with envsolve plan"
+    again = "make the lock again with envsolve plan"
     subdirectory = source.subdirectory
     if not is_inside(subdirectory):
         raise UsageError(f"the subdirectory {subdirectory} of {name} in the lock lies outside of its tree", hint=again)
@@ -56,12 +56,12 @@ def of_lock(lock: Path, name: str, source: PackageVcs | PackageDirectory) -> Tre
     if source.type != "git":
         raise UsageError(
             f"the lock names a {source.type} repository for {name}; envsolve installs only from git repositories",
-            hint="ask for a git repository or an archive of it",
+            hint="request a git repository or an archive instead",
         )
     url = source.url or real_path(real_path(lock).parent / (source.path or "")).as_uri()
     read = read_address(f"git+{url}")
     if read.repository is None or read.unread or not is_commit(source.commit_id):
-        raise UsageError(f"the lock has no URL and commit of {name} that git could fetch: {url}", hint=again)
+        raise UsageError(f"the lock has no URL and commit that git could fetch for {name}: {url}", hint=again)
     return Tree(repository=url, commit=source.commit_id, subdirectory=subdirectory)
 
 
@@ -177,7 +177,7 @@ def read_lock(path: Path) -> Lock:
     Raises:
         UsageError: It cannot be read, is not TOML, or is not a lock.
     """
-    hint = "make one with: envsolve plan REQUIREMENTS --format pylock -o pylock.toml"
+    hint = "make a lock file with: envsolve plan REQUIREMENTS --format pylock -o pylock.toml"
     if path.is_dir():
         raise UsageError(f"{path} is a directory, not a lock file", hint=hint)
     # The warning of the library about a newer lock is said in the notes instead.
@@ -198,7 +198,7 @@ def read_lock(path: Path) -> Lock:
             raise UsageError(
                 f"the lock {path} contradicts itself: requires-python is {pylock.requires_python}, "
                 f"and python in [tool.envsolve] is {python}",
-                hint="make the lock again with envsolve plan",
+                hint="make the make the lock again with envsolve plan",
             )
     newer = f"the lock's version {pylock.lock_version} is newer than 1.0: its new fields are ignored"
     return Lock(pylock, path, assumptions, (newer,) if pylock.lock_version > Version("1.0") else (), classes)
@@ -246,17 +246,17 @@ def _from_plan(package: PlannedPackage) -> File:
         why = f": {package.tree.unread}" if package.tree is not None else ""
         raise IndexUnavailableError(
             f"{package.name} is built from {package.url}, which was not read{why}",
-            hint="plan again where it can be reached, then install",
+            hint="plan again on a machine that can reach it, then install",
         )
     if package.url is not None and not package.index and package.evidence is None and not hashes:
         raise UsageError(
-            f"{package.name} is requested by the URL {without_secrets(package.url)}, without a hash",
-            hint="append #sha256=DIGEST to the URL, with the digest of: curl -sL URL | sha256sum",
+            f"{package.name} is requested by URL ({without_secrets(package.url)}) without a hash",
+            hint="append #sha256=DIGEST to the URL, with the digest from: curl -sL URL | sha256sum",
         )
     if package.url is None or package.filename is None or not hashes:
         raise IndexUnavailableError(
             f"the plan knows {package.name} {package.version} only from the catalogue, without a URL or a hash",
-            hint="plan again where the package index can be reached, then install",
+            hint="plan again on a machine that can reach the package index, then install",
         )
     return File(package.name, version, package.kind, package.filename, package.url, hashes, package.size)
 
@@ -285,12 +285,12 @@ def _locked_file(lock: Path, package: Package, source: object) -> File:
     hashes = _strong(source.hashes, filename)
     if urlsplit(url).scheme not in ("https", "http", "file"):
         raise UsageError(
-            f"the lock has a URL of {filename} that is neither http, https nor file",
-            hint="lock again with envsolve plan",
+            f"the URL of {filename} in the lock does not begin with http:, https: or file:",
+            hint="make the lock again with envsolve plan",
         )
     if not hashes:
         raise UsageError(
-            f"the lock has no sha256 (or stronger) hash of {filename}", hint="lock again with envsolve plan"
+            f"the lock has no sha256 (or stronger) hash of {filename}", hint="make the lock again with envsolve plan"
         )
     version = str(package.version) if package.version else None
     return File(package.name, version, kind, filename, url, hashes, source.size)
@@ -310,7 +310,7 @@ def _strong(hashes: Mapping[str, str], what: str) -> dict[str, str]:
     strong = {name.lower(): digest for name, digest in hashes.items() if name.lower() in _DIGITS}
     for name, digest in strong.items():
         if not re.fullmatch(rf"[0-9a-fA-F]{{{_DIGITS[name]}}}", digest):
-            raise UsageError(f"the {name} hash of {what} is not one: {digest!r}", hint="lock or plan again")
+            raise UsageError(f"the {name} hash of {what} is not one: {digest!r}", hint="make the lock or plan again")
     return {name: digest.lower() for name, digest in strong.items()}
 
 
@@ -327,7 +327,7 @@ def _refuse_foreign(files: Sequence[File], target: Target) -> None:
         if runs.isdisjoint(tags):
             raise ImpossibleError(
                 f"{file.filename} does not run on Python {target.version} of this machine",
-                hint="plan for this machine, or install on the machine that the plan is for",
+                hint="make a plan for this machine, or install on the machine that the plan was made for",
             )
 
 

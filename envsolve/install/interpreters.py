@@ -230,7 +230,8 @@ def make_environment(target: Target, staging: Path, final: Path) -> None:
 def _without_venv(target: Target) -> InstallError:
     return InstallError(
         f"{target.executable} has no venv module",
-        hint="on Debian and Ubuntu it is in the package python3-venv; `uv python install` gives a complete Python",
+        hint="on Debian and Ubuntu, install the package python3-venv; or "
+        "install a complete Python with `uv python install`",
     )
 
 

@@ -43,7 +43,7 @@ def for_machine(lock: Lock, machine: Machine | None, python: str | None, groups:
         return replace(lock, groups=tuple(groups)) if groups else lock
     name = _named(groups, lock.classes) if groups else _fitting(lock.classes, machine, python)
     declared = {*(lock.pylock.dependency_groups or ())}
-    note = f"of the lock's classes of machines, {name} is installed"
+    note = f"installing the packages of the lock for the class of machines {name}"
     return replace(
         lock,
         assumptions=lock.classes[name],
@@ -55,7 +55,7 @@ def for_machine(lock: Lock, machine: Machine | None, python: str | None, groups:
 
 def _named(groups: Sequence[str], classes: Classes) -> str:
     if len(groups) > 1:
-        raise UsageError("an environment is of one class of machines", hint="give only one --group")
+        raise UsageError("an environment is for one class of machines", hint="give only one --group")
     if groups[0] not in classes:
         raise UsageError(f"the lock has no class {groups[0]}", hint=_choices(list(classes)))
     return groups[0]
@@ -73,8 +73,8 @@ def _fitting(classes: Classes, machine: Machine | None, python: str | None) -> s
     if not fitting:
         why = "".join(f"\n  {name}: {'; '.join(sentences)}" for name, sentences in failed.items())
         raise ImpossibleError(
-            f"the lock has no part for this machine; its classes are{why}",
-            hint="plan again with this machine among the others (--machine FILE, made with: envsolve detect -o FILE)",
+            f"the lock has no packages for this machine; it was made for these classes of machines:{why}",
+            hint="plan again for this machine as well (--machine FILE; make the file with: envsolve detect -o FILE)",
         )
     fitting = _of_present_pythons(fitting, classes, machine) or fitting
     if machine is not None and machine.gpus == ():
@@ -93,7 +93,7 @@ def _only_one(fitting: Classes, machine: Machine | None) -> str:
     if machine is None or not all(_certain(one, machine) for one in fitting.values()):
         without = "has no GPU" if machine is not None and machine.gpus == () else "is not known well enough"
         raise UsageError(
-            f"this machine {without}, so the class of machines for the environment cannot be chosen",
+            f"this machine {without}, so envsolve cannot choose a class of machines for the environment",
             hint=_choices(list(fitting)),
         )
     return max(fitting, key=lambda name: DriverVersion.parse(fitting[name].driver_required or "0"))
@@ -113,7 +113,7 @@ def _certain(one: Assumptions, machine: Machine) -> bool:
 
 
 def _choices(names: Sequence[str]) -> str:
-    return f"name it: {' or '.join(f'--group {name}' for name in names)}" if names else "leave --group out"
+    return f"choose one: {' or '.join(f'--group {name}' for name in names)}" if names else "leave --group out"
 
 
 # What stands already: the versions in a lock, and those in an environment, as something to stay with.
@@ -147,7 +147,10 @@ def installed(prefix: Path) -> tuple[tuple[str, str], ...]:
     """
     found = tuple(_installed(prefix))
     if not found:
-        raise UsageError(f"no environment with packages at {prefix}", hint="name its root directory: --prefix DIR")
+        raise UsageError(
+            f"there is no environment with packages at {prefix}",
+            hint="give the root directory of an environment: --prefix DIR",
+        )
     return found
 
 

@@ -45,7 +45,7 @@ def read_bundle():
     # What is compiled is found by its name, and so would be a file that somebody put there.
     for path in (HERE / "wheels").iterdir():
         if path.name not in listed or path.is_symlink():
-            stop("{} is no file of the bundle: remove it".format(shown(path)))
+            stop("{} is not a file of the bundle: remove it".format(shown(path)))
     return bundle
 
 
@@ -57,16 +57,16 @@ def take(prefix):
         # Of two that find nothing one makes the mark; of a finished environment it is gone.
         fresh = 0 if mark.exists() else os.O_CREAT | os.O_EXCL
         if fresh and any(prefix.iterdir()):
-            stop("{} already exists: name another directory, or remove it".format(prefix))
+            stop("{} already exists: choose another directory, or remove it".format(prefix))
         held = os.open(str(mark), os.O_RDWR | fresh | getattr(os, "O_NOFOLLOW", 0), 0o600)
         if fcntl:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, FileExistsError, FileNotFoundError):
-        stop("another install works in {}".format(prefix))
+        stop("another install is running in {}".format(prefix))
     except OSError as error:
         stop("cannot write {}: {}".format(prefix, error.strerror))
     if not os.fstat(held).st_nlink:
-        stop("{} already exists: name another directory, or remove it".format(prefix))
+        stop("{} already exists: choose another directory, or remove it".format(prefix))
     for path in prefix.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(str(path))
@@ -88,11 +88,15 @@ def check(bundle):
     """Stop if the bundle is not for this machine, or if a file was damaged during the transfer."""
     here = "{}.{}".format(*sys.version_info[:2])
     if bundle["python"] not in (None, here):
-        stop("the bundle is for Python {0}, and this is {1}: run it with python{0}".format(bundle["python"], here))
+        stop(
+            "the bundle is for Python {0}, but this is Python {1}: run the script with python{0}".format(
+                bundle["python"], here
+            )
+        )
     system, machine = platform.system().lower(), {"amd64": "x86_64", "arm64": "aarch64"}
     arch = machine.get(platform.machine().lower(), platform.machine().lower())
     if bundle["platforms"] and [system, arch] not in bundle["platforms"]:
-        stop("the bundle is for {}, and this is {} {}".format(bundle["platforms"], system, arch))
+        stop("the bundle is for {}, but this machine is {} {}".format(bundle["platforms"], system, arch))
     for file in bundle["files"]:
         path = HERE / "wheels" / file["filename"]
         if not path.is_file():
@@ -114,7 +118,7 @@ def main(words):
     try:
         subprocess.check_call([sys.executable, "-m", "venv", str(prefix)])
     except subprocess.CalledProcessError:
-        stop("this Python cannot make environments: on Debian and Ubuntu install python3-venv")
+        stop("this Python cannot create environments: on Debian and Ubuntu, install python3-venv")
     scripts = prefix / ("Scripts" if os.name == "nt" else "bin")
     python = scripts / ("python.exe" if os.name == "nt" else "python")
     # Settings of the machine may name indexes, or places whose files would be preferred.

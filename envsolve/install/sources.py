@@ -78,12 +78,14 @@ def _write_stub(stub: Path, headers: Sequence[Path], compiler: str) -> None:
         done = capture(command, os.environ, limit=120)
     except OSError as error:
         raise InstallError(
-            f"{compiler} does not run: {error}", hint="install a C compiler, or name one in CC"
+            f"{compiler} does not run: {error}", hint="install a C compiler, or set CC to one"
         ) from error
     source.unlink()
     if done.returncode != 0:
-        why = "it took more than two minutes" if done.returncode is None else done.stderr.strip()
-        raise InstallError(f"{compiler} cannot link a library:\n{why}", hint="check that it is complete")
+        why = "the compiler took more than two minutes" if done.returncode is None else done.stderr.strip()
+        raise InstallError(
+            f"{compiler} cannot link a library:\n{why}", hint="check that the compiler is installed completely"
+        )
 
 
 # A CUDA toolkit out of conda packages, in a directory of the environment, where neither the machine nor PyPI has one.
@@ -109,7 +111,7 @@ def way(building: Building) -> str | None:
     """How to get a toolkit, in words; None if no packages are known."""
     if not building.conda:
         return None
-    return f"with {_EXTRA} beside envsolve (pip install '{_EXTRA}') the same command brings nvcc from conda-forge"
+    return f"install {_EXTRA} (pip install '{_EXTRA}'); the same command then gets nvcc from conda-forge"
 
 
 def bring(building: Building, machine: Machine | None, stage: Staging, progress: Progress) -> Path:
@@ -130,7 +132,7 @@ def bring(building: Building, machine: Machine | None, stage: Staging, progress:
     platform = assumed(machine.platform if machine else None)
     channels = tuple(dict.fromkeys(line.rpartition("::")[0] for line in building.conda))
     specs = [read_spec(line.rpartition("::")[2], "the plan's toolchain", {}) for line in building.conda]
-    progress(Step("packages", f"bringing nvcc {building.nvcc} from {', '.join(channels)}"))
+    progress(Step("packages", f"installing nvcc {building.nvcc} from {', '.join(channels)}"))
     try:
         subdir = subdir_of(platform)
         virtual = tuple(system_packages([Machine(platform=platform)]))
@@ -138,7 +140,7 @@ def bring(building: Building, machine: Machine | None, stage: Staging, progress:
     except UnsolvableError as failure:
         raise IndexUnavailableError(
             f"{', '.join(channels)} has no nvcc {building.nvcc} for this machine: {failure}",
-            hint="install that toolkit yourself, and set CUDA_HOME",
+            hint="install this CUDA toolkit yourself, and set CUDA_HOME to its directory",
         ) from None
     packages = tuple(conda_fill.Package(f"{one.name} =={one.version}", one.url, one.hashes) for one in found)
     addresses = tuple(dict.fromkeys(one.channel for one in found))
@@ -295,11 +297,13 @@ def unmet(environment: Path, built: Collection[str], target: Target) -> tuple[st
             dist = there.get(canonicalize_name(need.name))
             if dist is None or not need.specifier.contains(dist.version, prereleases=True):
                 have = f"the environment has {dist.version}" if dist else "the environment has none"
-                found.append(f"{name} requires {need.name}{need.specifier}; {have}: request it together with {name}")
+                found.append(
+                    f"{name} requires {need.name}{need.specifier}, but {have}; request {need.name} together with {name}"
+                )
     return tuple(found)
 
 
 def in_words(sources: Sources, told: Mapping[str, str]) -> str:
     """The packages that are compiled, in words."""
     names = ", ".join(f"{file.name} {file.version or ''}".strip() for file in sources.files)
-    return f"compiling {names} with nvcc {sources.building.nvcc} and {told['CXX']}, {told['MAX_JOBS']} at a time"
+    return f"compiling {names} with nvcc {sources.building.nvcc} and {told['CXX']}, {told['MAX_JOBS']} files at a time"

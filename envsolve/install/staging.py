@@ -142,8 +142,8 @@ def opened(prefix: Path, *, wait: float, progress: Progress) -> Iterator[Staging
     if folder.is_symlink():
         # Deleting and changing modes would follow it, for example in a cloned repository that contains such a link.
         raise UsageError(
-            f"the environment would be made in {folder}, which is a link",
-            hint="delete the link, or choose another prefix",
+            f"envsolve would build the environment in {folder}, which is a link",
+            hint="delete the link, or choose another directory with --prefix",
         )
     with _locked(prefix.parent / f"{stem}.lock", prefix, wait=wait, progress=progress):
         _recover(prefix, folder)
@@ -207,8 +207,7 @@ def _locked(path: Path, prefix: Path, *, wait: float, progress: Progress) -> Ite
     while (descriptor := _try_lock(path)) is None:
         if time.monotonic() >= deadline:
             raise UsageError(
-                f"another install into {prefix} is running",
-                hint="wait for it to end and run the same command again",
+                f"another install into {prefix} is running", hint="wait for it to end and run the same command again"
             )
         if not told:
             progress(Step("wait", f"waiting for another install into {prefix}"))
@@ -227,8 +226,8 @@ def _try_lock(path: Path) -> int | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise UsageError(
-            f"cannot write beside the prefix, in the directory that the environment is made in first: {error}",
-            hint="give --prefix a place in a directory that you may write to",
+            f"cannot write the temporary directory in which the environment is built: {error}",
+            hint="choose a directory in which you can write with --prefix",
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

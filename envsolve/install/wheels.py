@@ -111,7 +111,7 @@ def _make(
 ) -> tuple[str, ...]:
     """Make the whole environment in the working directory; returns warnings."""
     environment = stage.environment
-    progress(Step("prepare", f"making an environment of Python {target.version}"))
+    progress(Step("prepare", f"creating an environment with Python {target.version}"))
     interpreters.make_environment(target, environment, stage.prefix)
     made = {**interpreters.made_of(environment), environment / record.FOLDER: None}
     # pip comes from the interpreter's own bundled wheel, which no index is needed for.
@@ -149,7 +149,7 @@ def _make(
     relocate.write(record.site_packages(environment), {**(sources.variables() if sources else {}), **aim.environment})
     record.write(environment, python=target.version, manager=title, wanted=aim, pip=bool(extra))
     if pip is None and "pip" not in planned:
-        return (*absent, f"{target.executable} has no pip, so the environment has none")
+        return (*absent, f"{target.executable} has no pip, so the new environment has no pip")
     return absent
 
 
@@ -162,8 +162,8 @@ def _refuse_replaced(made: Mapping[Path, os.stat_result | None], environment: Pa
     for path in interpreters.replaced(made):
         owner = next((dist.name for dist in record.installed(environment) if _brings(dist, path)), "a package")
         raise InstallError(
-            f"{owner} contains {path.relative_to(environment)}, which belongs to the environment itself",
-            hint="leave the package out; its project must not ship that file",
+            f"{owner} would overwrite {path.relative_to(environment)}, a file of the environment itself",
+            hint="leave the package out, and report the fault to its project",
         )
 
 
@@ -198,8 +198,8 @@ def _held_to_all_hashes(files: Sequence[File], stage: Staging) -> tuple[File, ..
                     with client.open(known) as source, place.open("wb") as target:
                         checked_copy(source, target, file.hashes, file.filename)
                 except ValueError as error:
-                    hint = "the index or the lock was changed: plan again"
-                    raise IndexUnavailableError(f"not the file that was planned: {error}", hint=hint) from None
+                    hint = "the index or the lock has changed; plan again"
+                    raise IndexUnavailableError(f"a file differs from the planned one: {error}", hint=hint) from None
                 file = replace(file, url=place.as_uri())
             made.append(file)
     return tuple(made)
@@ -228,7 +228,7 @@ def _fill(
     # A damaged copy in the cache would be installed again and again: hashes are checked at the download only.
     if isinstance(failure, DamagedFilesError):
         _refuse_replaced(made, stage.environment)  # pip itself may run in the interpreter
-        progress(Step("packages", f"what came from the cache of {manager.name} is damaged; installing without it"))
+        progress(Step("packages", f"a file in the cache of {manager.name} is damaged; installing without the cache"))
         failure = _attempt(stage, manager, [*command, *manager.uncached], title, aim, progress)
     if failure is not None:
         raise failure
@@ -296,7 +296,7 @@ def _attempt(
         return None
     return DamagedFilesError(
         f"{title} reported success, but files of these packages are missing: {', '.join(absent)}",
-        hint=f"the downloaded files may be incomplete, or a setting of {manager.name} installs them elsewhere",
+        hint=f"the downloaded files may be incomplete, or a setting of {manager.name} installs files in another place",
     )
 
 
@@ -308,7 +308,7 @@ def _no_room(stage: Staging, aim: Wanted) -> InstallError | None:
     if free < needed:
         return InstallError(
             f"the disk is full: the downloads require {needed / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free",
-            hint=f"make room on the disk of {stage.prefix.parent}",
+            hint=f"free some space on the disk of {stage.prefix.parent}",
         )
     if limit != resource.RLIM_INFINITY and limit < needed:
         return InstallError(

@@ -17,7 +17,7 @@ from envsolve.system.files import own_table, parse_toml, read_regular
 
 # What is compared besides packages: the words of a plan's JSON and of a lock's [tool.envsolve], and their kinds.
 _ASSUMED = {"python": "python", "cuda": "variant", "driver_required": "driver", "libc": "libc"}
-_HINT = "name a pylock.toml, uv.lock, poetry.lock, pdm.lock or the JSON of a plan"
+_HINT = "give a pylock.toml, uv.lock, poetry.lock or pdm.lock, or a plan in JSON"
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ def _said(packages: Any, parts: Sequence[Mapping[str, Any]], path: Path) -> Said
         if one.get("version") and one.get("source", {}) not in ({"virtual": "."}, {"editable": "."}):
             versions.setdefault(canonicalize_name(one["name"]), []).append(one["version"])
     if not versions:
-        raise UsageError(f"{path} names no package", hint=_HINT)
+        raise UsageError(f"{path} contains no package", hint=_HINT)
     found: dict[str, dict[str, str]] = {}
     for key, kind in _ASSUMED.items():
         values = dict.fromkeys(str(part[key]) for part in parts if part.get(key))

@@ -166,7 +166,7 @@ def read_hashed(path: Path, text: str) -> LockFile:
         )
         entries.append(Entry(locked, requirement.marker))
     if not entries:
-        raise wrong(str(path), "it names no package", "name a lock file")
+        raise wrong(str(path), "the file contains no package", "give a lock file")
     return FlatLock("requirements", [_with_index(entry, indexes) for entry in entries], None)
 
 

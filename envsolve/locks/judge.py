@@ -60,7 +60,7 @@ def _checked(
     lock = read_lock_file(path)
     unknown = [choice for choice in chosen if choice not in lock.choices and choice != DEV]
     if unknown:
-        known = f"it has {', '.join(lock.choices)}" if lock.choices else "all that it has are installed anyway"
+        known = f"it has {', '.join(lock.choices)}" if lock.choices else "the lock has no optional extras or groups"
         raise UsageError(f"{path} has no {unknown[0]}", hint=single_line(known))
     facts = Facts.of(catalogue)
     answers = []
@@ -87,7 +87,7 @@ def _python(lock: LockFile, machine: Machine, python: str | None, catalogue: Cat
         return next(whole, [*allowed, catalogue.pythons[0]][0]), []
     wanted = lock.requires_python or lock.python
     text = f"the lock requires Python {wanted}; this machine has {', '.join(dict.fromkeys(known))}"
-    return known[0], [Finding("python", "does not run", 1, text, ("install such a Python: uv python install",))]
+    return known[0], [Finding("python", "does not run", 1, text, ("install a suitable Python: uv python install",))]
 
 
 def _has_wheels(lock: LockFile, machine: Machine, python: str) -> bool:
@@ -225,7 +225,7 @@ class _Case(msgspec.Struct, frozen=True):
                 yield Finding("assumption", "unknown", 1, text)
         if self.lock.assumptions and not names and "" not in self.lock.assumptions:
             classes = ", ".join(self.lock.assumptions)
-            yield Finding("assumption", "does not run", 1, f"the machine is in none of the lock's classes: {classes}")
+            yield Finding("assumption", "does not run", 1, f"the lock has no class for this machine, only: {classes}")
 
     def _without_wheel(self, packages: Sequence[Locked], environment: Environment) -> Iterator[Finding]:
         """Packages of which the lock has wheels only for other systems or Pythons."""
@@ -241,7 +241,7 @@ class _Case(msgspec.Struct, frozen=True):
     def _unknown(self, package: Locked) -> Finding:
         text = f"{package.name} {package.version or ''}".strip()
         if package.source and not package.files and self.lock.kind != "requirements":
-            fix = "envsolve plan, with the same requirements and machine, says what the build requires"
+            fix = "`envsolve plan` with the same requirements and machine shows what the build requires"
             what = f"{text} has no wheel in the lock and is built from source on the machine"
             return Finding("source-build", "unknown", package.line, what, (fix,))
         what = f"{text}: the catalogue has no facts about this build"
@@ -273,7 +273,7 @@ class _Case(msgspec.Struct, frozen=True):
             open_ = "; ".join(reason.text for reason in one.verdict.reasons if reason.ok is None)
             yield Finding("unknown", "unknown", line, f"{one.label}: {open_}")
         elif one.verdict.triton is False:
-            text = f"{one.label} runs, and kernels of its Triton (torch.compile) do not: {text}"
+            text = f"{one.label} runs, but its Triton kernels (torch.compile) do not: {text}"
             yield Finding("triton-does-not-run", "incomplete", line, text, self._fixes(one, taken), source)
 
     def _fixes(self, one: _Taken, taken: Sequence[_Taken]) -> tuple[str, ...]:
@@ -288,7 +288,7 @@ class _Case(msgspec.Struct, frozen=True):
         versions = {each.build.package: each.build.version for each in taken}
         found = replacements(family, Installed(versions, one.build.version, one.build.variant))
         if not found:
-            return ("envsolve plan torch with the same machine says what would make one fit",)
+            return ("`envsolve plan torch` with the same machine shows what would fit",)
         command = install_command(found[0], self.catalogue.indexes)
         return in_words(found[0], self.machine.gpus or (), self.facts), f"lock what this installs: {command}"
 
@@ -310,7 +310,7 @@ class _Case(msgspec.Struct, frozen=True):
             assert torch is not None
             if one is not torch and self._mixed(one, torch):
                 text = f"{one.label} is not for the variant of {torch.label}"
-                fix = f"take {one.build.package} from the same index as torch, and lock again"
+                fix = f"use the same index for {one.build.package} as for torch, and lock again"
                 yield Finding("variant-mix", "does not run", one.package.line, text, (fix,))
             if one.build.torch and not SpecifierSet(one.build.torch).contains(torch.build.version, prereleases=True):
                 text = f"{one.label} works with torch{one.build.torch} only; the lock has {torch.label}"
@@ -325,7 +325,7 @@ class _Case(msgspec.Struct, frozen=True):
         for one in self.catalogue.compiled_against:
             own, module = versions.get(one.package), versions.get(one.module)
             if own and module and _takes(one.versions, own) and not _takes(one.module_versions, module):
-                text = f"{one.package} {own} is made for {one.module}{one.module_versions}; the lock has {module}"
+                text = f"{one.package} {own} is built for {one.module}{one.module_versions}; the lock has {module}"
                 source = self.catalogue.source_title(one.source)
                 # torch runs; what imports the package does not, and that is not known.
                 yield Finding("version-mismatch", "unknown", lines[one.package], text, (), source)
@@ -340,7 +340,7 @@ class _Case(msgspec.Struct, frozen=True):
             parts = [p for p in parts if p.is_for(self.environment.system) and not (p.requested or p.source_build)]
             if parts and not any(other in versions for part in parts for other in part.provided_by):
                 text = f"{name} {package.version} does not use the GPU: the lock lacks {parts[0].lacks}"
-                asked = (f"ask for {parts[0].ask}",) if parts[0].ask and len(parts) == 1 else ()
+                asked = (f"request {parts[0].ask}",) if parts[0].ask and len(parts) == 1 else ()
                 source = self.catalogue.source_title(parts[0].source)
                 yield Finding("gpu-unused", "unknown", package.line, text, asked, source)
 

@@ -180,7 +180,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"does not run": "error", "incomplete": "error", "unknown": "warning", "runs": "note"}
 #: What each code means, in a sentence of its own.
 RULES = {
-    "assumption": "The lock assumes another machine.",
+    "assumption": "The lock was made for another machine.",
     "build-does-not-run": "A locked build does not run on the machine.",
     "cpu-build": "A CPU build is locked for a machine with a GPU.",
     "gpu-unused": "A locked package does not use the GPU of the machine.",
@@ -190,7 +190,7 @@ RULES = {
     "requirement-missing": "The lock lacks packages that a locked build requires.",
     "source-build": "A package with compiled code is built from source on the machine.",
     "triton-does-not-run": "Kernels of the locked Triton do not run on the machine.",
-    "unknown": "A fact that decides whether a build runs is not known.",
+    "unknown": "It is not known whether a locked build runs.",
     "unknown-build": "The catalogue has no facts about a locked build.",
     "variant-mix": "Locked builds are for different variants.",
     "version-mismatch": "Locked builds are not compatible with each other.",

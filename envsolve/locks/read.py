@@ -38,7 +38,7 @@ def read_text(path: Path) -> str:
             return decode(data, str(path))
         return data.decode("ascii")
     except OSError as error:
-        raise wrong(str(path), f"the lock cannot be read: {error.strerror or error}", "name a lock file") from None
+        raise wrong(str(path), f"the lock cannot be read: {error.strerror or error}", "give a lock file") from None
 
 
 def project_text(path: Path) -> str:
@@ -289,7 +289,7 @@ def as_its_tool_writes_it(path: Path, kind: str | None) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        what = f"it is not a {kind} as its tool writes it ({type(error).__name__}: {error})"
+        what = f"the file is not a valid {kind} ({type(error).__name__}: {error})"
         raise wrong(str(path), what, "make the lock again with the tool that wrote it") from None
 
 
@@ -316,6 +316,6 @@ def read_lock_file(path: Path) -> LockFile:
         if kind is not None:
             return read_conda_lock_file(path, kind, text)
     hint = (
-        "uv.lock, poetry.lock, pdm.lock, pixi.lock, conda-lock.yml, pylock.toml and requirements with hashes are read"
+        "supported: uv.lock, poetry.lock, pdm.lock, pixi.lock, conda-lock.yml, pylock.toml and requirements with hashes"
     )
-    raise wrong(str(path), "it is not a lock of a known kind", hint)
+    raise wrong(str(path), "the file is not a known kind of lock", hint)

@@ -31,9 +31,12 @@ a target is a list of parts, separated by commas, in any order and case:
 _NO_PARTS = tuple(
     (re.compile(pattern, re.IGNORECASE), advice)
     for pattern, advice in (
-        (r"(free|open)bsd.*", "CUDA does not support it: name a machine with Linux or Windows"),
-        (r"docker|podman|container|k8s|kubernetes", "a container has the driver and the GPUs of its host: name those"),
-        (r"mig.*", "write it behind its GPU: A100 MIG 1g.5gb"),
+        (r"(free|open)bsd.*", "CUDA does not support this system: use a target with Linux or Windows"),
+        (
+            r"docker|podman|container|k8s|kubernetes",
+            "a container uses the driver and the GPUs of its host: describe those",
+        ),
+        (r"mig.*", "write the MIG profile after its GPU: A100 MIG 1g.5gb"),
     )
 )
 _Reader: TypeAlias = "Callable[[re.Match[str]], Target]"
@@ -113,7 +116,7 @@ def _formed(part: str) -> Target | None:
 def _joined(part: str) -> str | None:
     """Advice on parts with no comma between them: some of them read on their own."""
     pieces = _apart(part.split())
-    return f"put commas between the parts: {', '.join(pieces)}" if len(pieces) > 1 else None
+    return f"separate the parts with commas: {', '.join(pieces)}" if len(pieces) > 1 else None
 
 
 def _apart(words: Sequence[str]) -> list[str]:
@@ -182,7 +185,7 @@ def merged(target: Target, found: Target, part: str) -> Target:
             new = (*old, *new)
         elif old is not None and old != new:
             raise UsageError(
-                f'the target part "{part}" contradicts an earlier part of the target', hint="leave one out"
+                f'the target part "{part}" contradicts an earlier part of the target', hint="remove one of them"
             )
         values[name] = new
     return replace(target, **values)

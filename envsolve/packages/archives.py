@@ -158,7 +158,7 @@ class RangedFile(io.RawIOBase):
                 if self._local is not None:  # a host that had ranges a moment ago
                     self._local.seek(start)
                     return [*parts, self._local.read(stop - start)]
-                held = self._held(start) or self._broken("its host sent another range than requested")
+                held = self._held(start) or self._broken("its host sent a different range than requested")
             part = held[: stop - start]
             parts.append(part)
             start += len(part)
@@ -182,12 +182,12 @@ class RangedFile(io.RawIOBase):
     def _fetch(self, wanted: str) -> None:
         piece = self._session.get(self._url, self._read_answer, {**_PLAIN, "Range": wanted}, time_limit=_TIME)
         if piece is None:
-            raise MissingFileError(f"{redact(self._url)} is listed by its index, but its host does not have it")
+            raise MissingFileError(f"{redact(self._url)} is listed on its index, but the host does not have the file")
         at, data, total = piece
         self.requests += 1
         self.transferred += len(data)
         if self.size not in (-1, total):
-            self._broken("it changed while it was read")
+            self._broken("the file changed while it was read")
         self.size = total
         if self._local is None:
             if not data and total:
@@ -264,7 +264,7 @@ class Member(Struct, frozen=True):
         file.seek(self.offset)
         local = file.read(_LOCAL.size)
         if len(local) < _LOCAL.size or not local.startswith(_LOCAL_MAGIC):
-            raise zipfile.BadZipFile(f"{self.name} is not where the table of contents says")
+            raise zipfile.BadZipFile(f"{self.name} is not at the position in the archive's table of contents")
         *_, name, extra = _LOCAL.unpack(local)
         file.seek(self.offset + _LOCAL.size + name + extra)
         data = file.read(self.stored)

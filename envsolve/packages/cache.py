@@ -250,7 +250,7 @@ class KnownFiles:
         """
         for one in self._placeholders() if metadata.summary else ():
             if metadata.summary.startswith(one.summary):
-                text = f'{filename} installs nothing of the project: it says "{metadata.summary}"'
+                text = f'{filename} is only a placeholder and does not contain the project: "{metadata.summary}"'
                 options = f"--extra-index-url {one.index} --index-strategy unsafe-best-match"
                 raise PlaceholderError(text, hint=f"the project is on {one.index}: {options}" if one.index else None)
 

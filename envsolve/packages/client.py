@@ -300,9 +300,9 @@ class IndexClient:
             except PageError as error:
                 if not response.history:
                     raise
-                raise PageError(f"it leads to {redact(place)}: {error}") from None
+                raise PageError(f"the page redirects to {redact(place)}: {error}") from None
         if not found and "html" in content_type and content_type != HTML_TYPE and origin(place) != origin(url):
-            raise PageError(f"it leads to {redact(place)}, which lists no files")
+            raise PageError(f"the page redirects to {redact(place)}, which lists no files")
         return CachedPage(until or 0, found, headers.get("ETag"), headers.get("Last-Modified")), keep
 
     # The metadata of one file.
@@ -330,7 +330,7 @@ class IndexClient:
             cause = f"{file.filename} has no usable metadata: {error}"
             raise MetadataUnavailableError(cause, hint=_OTHER_FILE) from None
         if not is_file_of(file.filename, metadata):
-            cause = f"{file.filename} says that it is {metadata.name} {metadata.version[:50]}"
+            cause = f"the metadata in {file.filename} is for {metadata.name} {metadata.version[:50]}"
             raise MetadataUnavailableError(cause, hint=_OTHER_FILE)
         self.known.refuse_placeholder(file.filename, metadata)
         if not file.url.startswith("file:"):
@@ -372,14 +372,14 @@ class IndexClient:
             time_limit=self.settings.answer_timeout,
         )
         if metadata is None:
-            raise MissingFileError(f"{redact(file.url)} is listed by its index, but its host does not have it")
+            raise MissingFileError(f"{redact(file.url)} is listed on its index, but the host does not have the file")
         return metadata
 
     def _refuse_offline(self, what: str) -> None:
         if self.offline:
             raise IndexUnavailableError(
                 f"{what} is not in the cache",
-                hint="run once without --offline, or set ENVSOLVE_CACHE_DIR to a cache that has it",
+                hint="run the command once without --offline, or set ENVSOLVE_CACHE_DIR to a cache that contains it",
             )
 
     @property

@@ -91,7 +91,7 @@ def of_requirement(requirement: Requirement, origin: str, names: Mapping[str, st
     """
     if requirement.url is not None:
         hint = "put it under `pip:` in an environment.yml, or plan with pip or uv"
-        raise wrong(origin, f"{requirement.name} is requested by URL, which conda does not install", hint)
+        raise wrong(origin, f"{requirement.name} is requested by URL, which conda does not support", hint)
     clauses = [_clause(one, requirement, origin) for one in sorted(requirement.specifier, key=str)]
     name = names.get(canonicalize_name(requirement.name), requirement.name.lower())
     return Spec(name, ",".join(clauses) or None, origin=origin)
@@ -172,7 +172,11 @@ def read_environment_file(path: Path, names: Mapping[str, str]) -> CondaAsked:
         raise wrong(str(path), "this is not an environment.yml", _HINT)
     for channel in channels:
         if not isinstance(channel, str) or not channel.strip():
-            raise wrong(str(path), f"{reprlib.repr(channel)} is no channel", "name it: conda-forge")
+            raise wrong(
+                str(path),
+                f"{reprlib.repr(channel)} is not a channel",
+                "give the name of a channel, such as conda-forge",
+            )
     specs = tuple(_specs(dependencies, path, names))
     lines = [line for entry in dependencies if isinstance(entry, dict) for line in _pip(entry, path)]
     return CondaAsked(
@@ -192,8 +196,10 @@ def yaml_table(path: Path, kind: str = "environment.yml") -> dict[str, Any]:
     try:
         yaml = importlib.import_module("ruamel.yaml")
     except ImportError as error:
-        hint = "install it beside envsolve: pip install 'envsolve[conda]'"
-        raise UsageError(f"{path} is read with ruamel.yaml, which is not installed ({error})", hint=hint) from error
+        hint = "install it into envsolve's environment: pip install 'envsolve[conda]'"
+        raise UsageError(
+            f"envsolve needs ruamel.yaml to read {path}, and it is not installed ({error})", hint=hint
+        ) from error
     try:
         text = read_regular(path).decode("utf-8-sig")
         if depth(text) > YAML_DEPTH:
@@ -223,7 +229,7 @@ def _specs(dependencies: list[Any], path: Path, names: Mapping[str, str]) -> Ite
             if spec.name != "pip" or spec.version:
                 yield spec
         elif not isinstance(entry, dict) or set(entry) != {"pip"}:
-            raise wrong(str(path), f"{reprlib.repr(entry)} is no dependency", _HINT)
+            raise wrong(str(path), f"{reprlib.repr(entry)} is not a dependency", _HINT)
 
 
 def _pip(entry: dict[str, Any], path: Path) -> Iterator[str]:
@@ -253,7 +259,7 @@ def read_pip_part(lines: Sequence[str], path: Path) -> Asked:
 
 def _notes(table: Mapping[str, Any], path: Path) -> Iterator[str]:
     if table.get("variables"):
-        yield f"{path}: its variables are ignored: a plan has only those that its packages require"
+        yield f"{path}: the variables in the file are ignored; a plan sets only variables that its packages require"
 
 
 # Reading what is asked of a conda plan, from every kind of input, into one value.
@@ -303,11 +309,7 @@ def read_asked(
         channels=tuple(dict.fromkeys(channel for file in environments for channel in file.channels)),
         requires_python=others.requires_python,
         exclude_newer=others.exclude_newer,
-        notes=(
-            *(note for file in environments for note in (*file.notes, *file.pip.notes)),
-            *others.notes,
-            *ignored,
-        ),
+        notes=(*(note for file in environments for note in (*file.notes, *file.pip.notes)), *others.notes, *ignored),
     )
 
 

@@ -44,7 +44,7 @@ _NOT_USABLE = (InvalidURL, InvalidSchema, MissingSchema, TooManyRedirects, error
 _TIMED_OUT = (errors.ReadTimeoutError, TimeoutError)
 _LONGEST_REPEATED = 30.0  # seconds: a read that may take longer is not repeated after it timed out
 _SHORT_REST = 64 * 1024  # bytes: a shorter rest of a response is read, so that its connection can be used again
-_CHECK_NETWORK = "check the network, the proxy and the index URL; --offline plans from what is cached"
+_CHECK_NETWORK = "check the network, the proxy and the index URL; --offline uses only cached files"
 
 
 def _chain(error: BaseException) -> list[BaseException]:
@@ -369,8 +369,8 @@ class _Requests(requests.Session):
 def _refusal(url: str, response: requests.Response, body: bytes, credentials: Credentials) -> IndexUnavailableError:
     if (status := response.status_code) in (401, 403):
         return DeniedError(
-            f"{redact(url)} is denied ({status}): {credentials.describe(origin(url))}",
-            hint="put them into the index URL, ~/.netrc or keyring, or remove the index from your configuration",
+            f"access to {redact(url)} is denied ({status}): {credentials.describe(origin(url))}",
+            hint="put credentials into the index URL, ~/.netrc or keyring, or remove the index from your configuration",
             may_mean_absent=status == 403 and b"<Code>AccessDenied</Code>" in body,
         )
     cause = "the proxy asks for credentials" if status == 407 else f"the host answered {status} {response.reason}"
@@ -381,18 +381,18 @@ def _cause(error: Exception) -> tuple[str, bool]:
     """The failure in plain words, and whether the next request to the host would fail in the same way."""
     cause = next((words for kinds, words in _CAUSES if _has(error, *kinds)), None)
     if cause is None:
-        return "it stopped answering" if _has(error, *_TIMED_OUT) else "the connection broke off", False
+        return "the host stopped responding" if _has(error, *_TIMED_OUT) else "the connection was interrupted", False
     untrusted = (e.verify_message for e in _chain(error) if isinstance(e, ssl.SSLCertVerificationError))
     return cause.format(detail=next(untrusted, "handshake failed")), True
 
 
 # In this order: a proxy error wraps the others, and NewConnectionError is a ConnectTimeoutError.
 _CAUSES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
-    ((errors.ProxyError, InvalidProxyURL), "the proxy cannot be reached or refuses"),
-    ((errors.NameResolutionError, socket.gaierror), "its host name cannot be resolved"),
+    ((errors.ProxyError, InvalidProxyURL), "the proxy cannot be reached or refuses the connection"),
+    ((errors.NameResolutionError, socket.gaierror), "the host name cannot be resolved"),
     (
         (errors.SSLError, ssl.SSLError),
-        "its certificate is not trusted ({detail}); PIP_CERT or SSL_CERT_FILE names other authorities",
+        "the host's certificate is not trusted ({detail}); to trust other authorities, set PIP_CERT or SSL_CERT_FILE",
     ),
     ((ConnectionRefusedError,), "the connection is refused"),
     ((errors.NewConnectionError,), "the host cannot be reached"),

@@ -48,7 +48,7 @@ def place_of(text: str, beside: Path | None = None) -> str | None:
 def places_of(texts: Iterable[str], beside: Path) -> tuple[tuple[str, ...], list[str]]:
     """The URLs that a file names, and messages about paths that do not exist."""
     places = {text: place_of(text, beside) for text in texts}
-    missing = [f"{text} does not exist, and pip ignores it" for text, place in places.items() if place is None]
+    missing = [f"{text} does not exist; it is ignored, as by pip" for text, place in places.items() if place is None]
     return tuple(filter(None, places.values())), missing
 
 
@@ -244,5 +244,5 @@ def wrong_page(url: str, error: Exception) -> IndexUnavailableError:
     """The error for a document that is not an index page."""
     return IndexUnavailableError(
         f"{redact(url)} is not an index page: {error}",
-        hint="check the index URL, and that no proxy or login page answers instead of the index",
+        hint="check the index URL, and whether a proxy or a login page answers instead of the index",
     )

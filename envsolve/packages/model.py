@@ -190,7 +190,7 @@ def check_hashes(text: bytes, hashes: Mapping[str, str]) -> None:
     for algorithm in _CHECKED_DIGESTS:
         expected = hashes.get(algorithm)
         if expected is not None and hashlib.new(algorithm, text).hexdigest() != expected.lower():
-            raise ValueError(f"its .metadata file has another {algorithm} than the index says")
+            raise ValueError(f"the {algorithm} of its .metadata file differs from the one on the index")
 
 
 def checked_copy(source: IO[bytes], target: IO[bytes] | None, hashes: Mapping[str, str], filename: str) -> None:
@@ -208,7 +208,7 @@ def checked_copy(source: IO[bytes], target: IO[bytes] | None, hashes: Mapping[st
             target.write(block)
     for name, digest in found.items():
         if digest.hexdigest() != stated[name]:
-            raise ValueError(f"{filename} has another {name} than its index or lock says")
+            raise ValueError(f"the {name} of {filename} differs from the one on the index or in the lock")
 
 
 def is_archive(filename: str) -> bool:
@@ -277,7 +277,7 @@ def parse_metadata(text: bytes, *, sdist: bool = False) -> CoreMetadata:
     raw, unparsed = parse_email(_BLANK_LINE.split(text, maxsplit=1)[0] + b"\n\n")
     name, version = raw.get("name"), raw.get("version")
     if not name or not version:
-        raise ValueError("it names no project or no version")
+        raise ValueError("the metadata has no project name or no version")
     # A line in another encoding than UTF-8 puts the whole field among the unparsed.
     lines = raw.get("requires_dist") or unparsed.get("requires-dist", [])
     requires_python = raw.get("requires_python") or next(iter(unparsed.get("requires-python", [])), None)

@@ -316,7 +316,7 @@ def read_page(body: bytes, content_type: str, url: str, index: str, name: str) -
         except LookupError:
             text = body.decode("utf-8", "replace")
         return listing(_html_entries(text, url, declared=kind == HTML_TYPE), url, index, name)
-    raise PageError(f"it answered with {kind or 'a document of no stated type'} instead of an index page")
+    raise PageError(f"it answered with {kind or 'a document without a content type'} instead of an index page")
 
 
 class _Meta(msgspec.Struct):
@@ -397,4 +397,4 @@ def _html_entry(anchor: Anchor, base: str) -> Entry | None:
 
 def _check_version(version: str) -> None:
     if version.partition(".")[0] != "1":
-        raise PageError(f"it speaks version {version[:20]} of the index protocol; this envsolve reads version 1")
+        raise PageError(f"it uses version {version[:20]} of the index protocol; this envsolve supports only version 1")

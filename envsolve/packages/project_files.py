@@ -102,7 +102,7 @@ def load_project(path: Path, origin: str | None = None) -> Project:
         groups["dev"] = [*groups.get("dev", []), *old]
     if project is None and not groups:
         what = "the file has neither a [project] table nor [dependency-groups]"
-        raise wrong(str(path), what, "name its dependencies in a requirements file and give that with -r")
+        raise wrong(str(path), what, "list the dependencies in a requirements file, and use -r FILE")
     return Project(path, project or ProjectTable(), groups, file.tool, text, found.notes, found.group_notes)
 
 
@@ -110,15 +110,15 @@ def _where_else(path: Path, origin: str | None) -> str:
     """What to do about a project that is not there: there may be one at the same path from the file that names it."""
     base = Path((origin or "").rpartition(" line ")[0]).parent
     if path.is_absolute() or not any(is_file(base / path.parent / name) for name in ("pyproject.toml", "setup.py")):
-        return "name a directory with a pyproject.toml, or that file; `NAME @ FOLDER` builds what is in a directory"
-    return f"paths in a requirements file begin at the current directory, as for pip: run it in {base}"
+        return "give a directory with a pyproject.toml, or that file; to build a directory, use `NAME @ DIRECTORY`"
+    return f"paths in a requirements file are relative to the current directory, as in pip: run the command in {base}"
 
 
 def _setup_cfg(path: Path, text: str) -> Project:
     """The declarative metadata of setuptools."""
     fields = of_setup_cfg(text, reader(path.parent))
     if fields.requires is None and not fields.extras and "install_requires" not in text:
-        raise wrong(str(path), "it has no install_requires", "build the project: 'NAME @ ./DIRECTORY'")
+        raise wrong(str(path), "the project has no install_requires", "build the project: 'NAME @ ./DIRECTORY'")
     table = ProjectTable(
         name=fields.name,
         requires_python=fields.requires_python,

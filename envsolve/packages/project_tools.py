@@ -83,7 +83,7 @@ def _of_poetry(poetry: Mapping[str, Any], groups: dict[str, list[Any]]) -> Decla
     lines = {key: tuple(_poetry_lines(key, entry, notes)) for key, entry in own.items()}
     optional = {one for one, entry in own.items() if isinstance(entry, dict) and entry.get("optional")}
     named = {one for names in by_extra.values() for one in names}
-    notes += [f"{one} is optional and in no extra, so it is left out" for one in sorted(optional - named)]
+    notes += [f"{one} is optional and not part of an extra, so it is not installed" for one in sorted(optional - named)]
     # poetry-core puts what an extra names under that extra, whether or not it is optional.
     left = optional | named
     return Declared(
@@ -109,7 +109,7 @@ def _poetry_lines(name: str, entry: Any, notes: list[str]) -> Iterator[str]:
     for one in entry if isinstance(entry, list) else [entry]:
         table = one if isinstance(one, dict) else {"version": one}
         if local := table.get("path") or table.get("file"):
-            notes.append(f"{name} is at {local}: name it as a project to plan what it requires")
+            notes.append(f"{name} is the local directory {local}; give it as a project to also plan its requirements")
             continue
         extras = f"[{','.join(table['extras'])}]" if table.get("extras") else ""
         markers = [f"({table['markers']})"] if table.get("markers") else []
@@ -136,7 +136,7 @@ def _poetry_place(table: Mapping[str, Any]) -> str | None:
 def _poetry_version(text: str, name: str, notes: list[str]) -> str:
     """Poetry's version constraint as specifiers of PEP 440: ``^1.2`` is ``>=1.2,<2``, ``~1.2`` is ``>=1.2,<1.3``."""
     if "|" in text:
-        notes.append(f"{name}: {text!r} has no form in PEP 508, so every version is allowed")
+        notes.append(f"{name}: {text!r} cannot be written as a PEP 508 specifier, so every version is allowed")
         return ""
     clauses = [re.sub(r"\s+", "", part) for part in re.split(r",|(?<=[\w*])\s+(?=[<>=!~^])", text) if part.strip()]
     return ",".join(specifier for clause in clauses for specifier in _poetry_clause(clause))
@@ -210,7 +210,7 @@ def read_pixi(path: Path, table: Mapping[str, Any], chosen: Sequence[str], subdi
     conda = [line for part in parts for line in _pixi_specs(part.get("dependencies", {}), notes)]
     pip = [line for part in parts for line in _pixi_pip(part.get("pypi-dependencies", {}), notes)]
     notes += [
-        f"system requirement {name} {value}: pixi refuses machines that have less"
+        f"system requirement {name} {value}: pixi refuses machines with an older version"
         for part in parts
         for name, value in part.get("system-requirements", {}).items()
     ]
@@ -265,10 +265,12 @@ def _pixi_pip(listed: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
     for name, entry in listed.items():
         table = entry if isinstance(entry, dict) else {"version": entry}
         if "path" in table:
-            notes.append(f"{name} is at {table['path']}: name it as a project to plan what it requires")
+            notes.append(
+                f"{name} is the local directory {table['path']}; give it as a project to also plan its requirements"
+            )
             continue
         if "index" in table:
-            notes.append(f"{name} is not taken from {table['index']}; name its index with --extra-index-url")
+            notes.append(f"{name} is not taken from {table['index']}; to use this index, add --extra-index-url")
         extras = f"[{','.join(table['extras'])}]" if table.get("extras") else ""
         version, place = str(table.get("version", "*")), _poetry_place(table)
         limit = "" if version == "*" else f"=={version}" if version[:1].isdigit() else version

@@ -38,11 +38,11 @@ def ask_project(project: Project, extras: Sequence[str], groups: Sequence[str]) 
     Raises:
         UsageError: A requirement cannot be read, or the project has no such extra or group.
     """
-    notes = [f"{project.path}: the plan holds what the project needs, not the project itself"]
+    notes = [f"{project.path}: the plan contains the dependencies of the project, not the project itself"]
     of_groups = (note for group in groups for note in project.group_notes.get(canonicalize_name(group), ()))
     notes += [f"{project.path}: {note}" for note in (*project.notes, *of_groups)]
     notes += [
-        f"{project.path}: {field} is dynamic; only the project's own build knows it, and it was not run"
+        f"{project.path}: {field} is dynamic, so only a build of the project determines it; envsolve does not build it"
         for field in project.table.dynamic
         if field in ("dependencies", "optional-dependencies", "requires-python")
     ]
@@ -130,7 +130,7 @@ def _group(project: Project, group: str) -> Iterator[Need]:
 
 def _known(kind: str, names: Collection[str]) -> str:
     """The hint after an unknown name: those that there are."""
-    return f"{kind} there: {', '.join(sorted(names))}" if names else f"it has no {kind}"
+    return f"{kind} there: {', '.join(sorted(names))}" if names else f"the project has no {kind}"
 
 
 def _under(requirement: Requirement, marker: Marker | None) -> Requirement:
@@ -157,7 +157,7 @@ _UV_UNREAD = {
     "exclude-newer-package": "plan with --exclude-newer to leave out later files of all packages",
     "resolution": "the plan uses the newest versions that fit",
     "no-binary-package": "the plan uses a wheel if one fits",
-    "required-environments": "a plan is for the machines that you name with --target",
+    "required-environments": "a plan is for the machines given with --target",
 }
 
 
@@ -172,8 +172,8 @@ def _of_tools(project: Project, chosen: _Chosen) -> Iterator[Asked]:
         if listed:
             yield combine(_of_source(project, f"[tool.{name}] source", entry) for entry in listed)
     unread = {
-        "pixi": "conda packages and features are read by --manager conda; pip and uv install none of them",
-        "conda-lock": "settings of conda-lock are not read",
+        "pixi": "conda packages and features are read only with --manager conda; pip and uv do not install them",
+        "conda-lock": "envsolve does not read settings of conda-lock",
     }
     for name in (name for name in unread if name in tool):
         yield Asked(notes=(f"{project.path} [tool.{name}]: {unread[name]}",))
@@ -337,7 +337,7 @@ def _source_url(
         return f"git+{entry['git']}{f'@{revision}' if revision else ''}{inside}", None
     if "url" in entry:
         return entry["url"] + inside, None
-    raise wrong(origin, f"a source with {', '.join(entry)} is not known", "name git, url, path, workspace or index")
+    raise wrong(origin, f"a source with {', '.join(entry)} is not known", "use git, url, path, workspace or index")
 
 
 def _workspace_of(project: Project) -> Project:
@@ -390,7 +390,7 @@ def _of_source(project: Project, place: str, entry: Mapping[str, Any]) -> Asked:
     if name.lower() == "pypi" or entry.get("priority") in ("primary", "default"):
         return Asked(index_urls=(url,))
     if entry.get("priority") == "explicit":
-        return Asked(notes=(f"{project.path} {place}: {name} is not read; name it with --extra-index-url {url}",))
+        return Asked(notes=(f"{project.path} {place}: {name} is ignored; add --extra-index-url {url}",))
     return Asked(extra_index_urls=(url,))
 
 

@@ -50,14 +50,14 @@ _PLACES: frozenset[Meaning] = frozenset({"index_urls", "extra_index_urls", "find
 _TAKEN: frozenset[Meaning] = _PLACES | {"files", "constraints", "editables", "hashes", "prereleases"}
 # Options of pip that change nothing in a plan, each with the reason that its note gives.
 _SET_ASIDE = {
-    "--require-hashes": "plans in the pylock and requirements formats always carry hashes",
+    "--require-hashes": "plans in the pylock and requirements formats always contain hashes",
     "--trusted-host": "certificates are always checked",
     "--no-binary": "the plan uses a wheel if one fits",
     "--only-binary": "the plan uses a wheel if one fits",
     "--prefer-binary": "the plan uses a wheel if one fits",
-    "--use-feature": "it concerns only pip",
-    "--config-settings -C --config-setting": "it concerns only the build",
-    "--global-option": "it concerns only the build",
+    "--use-feature": "it is an option of pip only",
+    "--config-settings -C --config-setting": "it affects only the build",
+    "--global-option": "it affects only the build",
 }
 
 
@@ -122,8 +122,11 @@ def read_lines(
     left = [REQUIREMENT_FILES] if left is None else left
     left[0] -= 1
     if left[0] == -1 or len(trail) >= REQUIREMENT_DEPTH:
-        what = f"more than {REQUIREMENT_FILES} files, or {REQUIREMENT_DEPTH} in a chain, are named"
-        yield Line(path, 0, role, problem=wrong(str(path), what, "name fewer files"))
+        what = (
+            f"more than {REQUIREMENT_FILES} files are included, or the files are nested more than {REQUIREMENT_DEPTH} "
+            "levels deep"
+        )
+        yield Line(path, 0, role, problem=wrong(str(path), what, "include fewer files"))
     if left[0] < 0 or len(trail) >= REQUIREMENT_DEPTH:
         return
     if path.name in PROJECT_FILES and role == "needs":
@@ -137,7 +140,7 @@ def read_lines(
         identity = path = type(path)(posixpath.normpath(path))
     try:
         if identity in trail:
-            raise wrong(str(path), "the file names itself, directly or through the files that it names")
+            raise wrong(str(path), "the file includes itself, directly or through other files")
         text = read(path)
         if text is None:
             raise wrong(str(path), "the file does not exist")
@@ -214,7 +217,7 @@ def _content(path: Path) -> str:
     try:
         return decode(read_regular(path), str(path))
     except OSError as error:
-        hint = "check the path; a file named in another file is searched in the directory of that file"
+        hint = "check the path; a file that another file includes is searched in the directory of that file"
         raise wrong(str(path), f"the file cannot be read: {error.strerror}", hint) from None
 
 
@@ -253,9 +256,9 @@ def _set_aside(line: Line) -> Iterator[str]:
     """A note for each option that changes nothing in a plan, and for what pip does not read."""
     given = {one.name for one in line.options.arguments}
     for word in (one.value for one in line.options.arguments if not one.name):
-        yield f"{line.origin}: {word} is ignored, as by pip, because it follows an option; write it on a separate line"
+        yield f"{line.origin}: {word} is ignored, as in pip, because it follows an option; write it on a separate line"
     if name := line.misplaced:
-        yield f"{line.origin}: pip ignores {name} behind a requirement, and uv refuses it; write it on a separate line"
+        yield f"{line.origin}: pip ignores {name} after a requirement, and uv refuses it; write it on a separate line"
     for names, reason in _SET_ASIDE.items():
         if not given.isdisjoint(names.split()):
             yield f"{line.origin}: {names.split()[0]} is ignored: {reason}"
@@ -281,7 +284,7 @@ def _ask(text: str, origin: str, role: Role, hashes: tuple[str, ...] = ()) -> As
         text, project = tree, None
     if project:
         if role == "constraints":
-            raise wrong(origin, "a project cannot be a constraint", "name packages and versions")
+            raise wrong(origin, "a project cannot be a constraint", "use package names and versions")
         if hashes:
             raise wrong(origin, "a local project cannot have a --hash", "leave the --hash out")
         from envsolve.packages.project_files import load_project
@@ -295,7 +298,7 @@ def _ask(text: str, origin: str, role: Role, hashes: tuple[str, ...] = ()) -> As
     if need.requirement.extras:
         raise wrong(origin, f"a constraint has no extras: {text}", "leave the [extras] out")
     if need.requirement.url is not None:
-        hint = "constrain the version, or ask for the URL as a requirement"
+        hint = "constrain the version, or request the URL as a requirement"
         raise wrong(origin, f"a URL is not supported in constraints: {need.requirement.name}", hint)
     return Asked(constraints=(need,))
 

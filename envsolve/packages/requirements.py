@@ -164,7 +164,7 @@ def wrong(origin: str, what: str, hint: str | None = None) -> UsageError:
 
 # Files of other tools that are named instead of a requirements file: what each is, and what reads it.
 
-_OWN = "name a requirements file, a pyproject.toml or an environment.yml"
+_OWN = "give a requirements file, a pyproject.toml or an environment.yml"
 
 
 def other_file(path: PurePath, text: str = "") -> tuple[str, str] | None:
@@ -174,13 +174,13 @@ def other_file(path: PurePath, text: str = "") -> tuple[str, str] | None:
         return "it is an explicit lock of conda packages, not a list of requirements", installed
     if "\n# $ conda create --name <env> --file" in f"\n{text}":
         what = "it is a list of conda packages, which `conda list --export` wrote"
-        return what, f"conda makes the environment: conda create --name NAME --file {path}; or {_OWN}"
+        return what, f"use conda to create the environment: conda create --name NAME --file {path}; or {_OWN}"
     if path.suffix == ".toml" and path.name.startswith("pylock."):
         return "it is a lock, not a list of requirements", installed
     if tool := {"uv.lock": "uv", "poetry.lock": "Poetry"}.get(path.name):
-        return f"it is {tool}'s lock, not a list of requirements", f"{tool.lower()} export writes one; or {_OWN}"
+        return f"it is {tool}'s lock, not a list of requirements", f"make one with `{tool.lower()} export`; or {_OWN}"
     if path.name == "pixi.toml":
-        return "it names conda packages", f"plan conda packages: envsolve plan -r {path} --manager conda"
+        return "it lists conda packages", f"plan conda packages: envsolve plan -r {path} --manager conda"
     if path.suffix == ".toml":
         return "it is not a list of requirements", _OWN
     return None
@@ -247,11 +247,15 @@ def _from_pep508(text: str, origin: str) -> Requirement:
     is_file_name = requirement.name.lower().endswith((".txt", ".in", ".yml", ".json"))
     is_file_name = is_file_name or (requirement.name.lower().endswith(".yaml") and is_file(Path(text)))
     if text == requirement.name and is_file_name:
-        hint = "name packages, or a file of them with -r FILE" if text.endswith(".json") else f"write -r {text}"
+        hint = (
+            "give package names, or a file of requirements with -r FILE"
+            if text.endswith(".json")
+            else f"write -r {text}"
+        )
         raise wrong(origin, f"{text!r} is the name of a file, not of a package", hint)
     if requirement.url is not None and (short := _SCP.fullmatch(requirement.url)):
         hint = f"write `{requirement.name} @ git+ssh://{short['host']}/{short['path']}`"
-        raise wrong(origin, f"{requirement.url} is git's own short form, which installers do not accept", hint)
+        raise wrong(origin, f"{requirement.url} is git's short URL form, which installers do not accept", hint)
     if requirement.url is not None and not _ADDRESS.match(re.sub(_REPOSITORY, "", requirement.url)):
         requirement.url = _existing(requirement.url.removeprefix("file:"), origin).as_uri()
     return requirement
@@ -277,10 +281,12 @@ def _from_address(text: str, origin: str) -> Requirement:
     rest = "&".join(f"{key}={value}" for key, value in fragment if key != "egg")
     address = address.partition("#")[0] + (f"#{rest}" if rest else "")
     if name is None and re.match(_REPOSITORY, address):
-        raise wrong(origin, f"{redact(address)} does not say which package it is", f"write `name @ {redact(address)}`")
+        raise wrong(
+            origin, f"{redact(address)} does not contain the name of the package", f"write `name @ {redact(address)}`"
+        )
     name = name or _name_in(unquote(parts.path.rpartition("/")[2]))
     if name is None:
-        what = f"{redact(address)} does not have the package's name in its file name"
+        what = f"the file name in {redact(address)} does not contain the package's name"
         raise wrong(origin, what, f"write `name @ {redact(address)}`")
     return _from_pep508(" ; ".join([f"{name} @ {address}", *marker]), origin)
 
@@ -346,7 +352,7 @@ def digest_of(text: str, origin: str) -> str:
     length = _DIGESTS.get(name)
     if length is None or not re.fullmatch(r"[0-9a-f]+", digest) or len(digest) != length:
         forms = ", ".join(f"{name}:<{length} hexadecimal digits>" for name, length in _DIGESTS.items())
-        raise wrong(origin, f"--hash={text} is not a digest", f"write one of {forms}")
+        raise wrong(origin, f"--hash={text} is not a digest", f"use one of these forms: {forms}")
     return f"{name}:{digest}"
 
 

@@ -95,7 +95,7 @@ def source_metadata(members: Iterable[tuple[str, IO[bytes], int]], filename: str
         named, version = parse_sdist_filename(filename)
         metadata = CoreMetadata(named, str(version), exact=False)
     if metadata is None:
-        raise ValueError("it holds no PKG-INFO")
+        raise ValueError("the archive contains no PKG-INFO")
     metadata = replace(metadata, backend=backend.name, wheels=backend.wheels)
     if metadata.exact or metadata.requires_dist or requires is None:
         return metadata
@@ -170,7 +170,7 @@ class MetadataBuilds:
 
     def _built(self, file: IndexFile) -> CoreMetadata:
         if self._client.offline:
-            raise MetadataBuildError("--offline builds nothing")
+            raise MetadataBuildError("with --offline, nothing is built")
         with tempfile.TemporaryDirectory(prefix="envsolve-build-") as directory:
             path = Path(directory, file.filename)
             self._download(file, path)
@@ -183,7 +183,7 @@ class MetadataBuilds:
             raise MetadataBuildError(redact((errors or lines or ["pip failed"])[-1])[:200])
         found = _reported(ended.stdout)
         if not is_file_of(file.filename, found):
-            raise MetadataBuildError(f"the build says that it is {found.name} {found.version[:50]}")
+            raise MetadataBuildError(f"the build produced {found.name} {found.version[:50]}")
         return found
 
     def _download(self, file: IndexFile, path: Path) -> None:
@@ -201,7 +201,7 @@ class MetadataBuilds:
             return [sys.executable, "-m", "pip", *words]
         uv = shutil.which("uv", path=self._environ.get("PATH"))
         if uv is None:
-            raise MetadataBuildError("neither pip nor uv is installed beside envsolve")
+            raise MetadataBuildError("envsolve's environment has neither pip nor uv")
         return [uv, "tool", "run", "--quiet", "pip", "--python", interpreter or sys.executable]
 
     def _interpreter(self) -> str | None:

@@ -199,7 +199,7 @@ def _links(layers: Sequence[Layer]) -> tuple[str, ...]:
             place = place_of(text, Path(layer.place).parent)
             if place is None:
                 what = f"--find-links {text} is not a directory, page or archive (from: {layer.place})"
-                raise UsageError(what, hint=f"correct it where it is set ({layer.place}), or leave it out")
+                raise UsageError(what, hint=f"correct the value in {layer.place}, or remove it")
             found[place] = None
     return tuple(found)
 
@@ -215,11 +215,11 @@ def _checked(url: str, place: str) -> str:
         raise UsageError(f"{error.message} (from: {place})", hint=error.hint) from None
     if not address.startswith(("https://", "http://", "file://")):
         raise UsageError(
-            f"an index URL has no https://, http:// or file:// in front (from: {place})",
-            hint=f"correct it where it is set ({place}), or leave it out",
+            f"an index URL does not begin with https://, http:// or file:// (from: {place})",
+            hint=f"correct the value in {place}, or remove it",
         )
     if address.startswith("file:") and not is_folder(local_path(address)):
-        raise UsageError(f"the local index {address} does not exist", hint=f"correct it where it is set ({place})")
+        raise UsageError(f"the local index {address} does not exist", hint=f"correct the value in {place}")
     return url
 
 
@@ -298,7 +298,13 @@ def about_indexes_of(defaults: Sequence[str], extras: Sequence[str], strategy: s
         if VARIANT_INDEX.search(url):
             continue
         if strategy == MERGED:
-            yield f"the extra index {redact(url)} is merged with the default index: the best version of all wins"
+            yield (
+                f"the extra index {redact(url)} is merged with the default index: the best version from all indexes "
+                "is used"
+            )
         else:
-            text = "is asked only for packages that the default index does not have, so that it cannot replace them"
+            text = (
+                "is used only for packages that the default index does not have, so that it cannot replace packages "
+                "of the default index"
+            )
             yield f"the extra index {redact(url)} {text}; --index-strategy {MERGED} merges all indexes, as pip does"

@@ -64,7 +64,7 @@ def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Rea
     """
     project, script = read("pyproject.toml"), read("setup.py")
     if project is None and script is None:
-        hint = "name the directory of the project in it: #subdirectory=FOLDER"
+        hint = "add the directory of the project in the repository: #subdirectory=DIRECTORY"
         raise UsageError(f"{_place(tree)} has neither a pyproject.toml nor a setup.py", hint=hint)
     table = _table(project, tree)
     requires = _build_requires(table)
@@ -82,8 +82,7 @@ def _table(text: bytes | None, tree: Tree) -> dict[str, Any]:
         return msgspec.toml.decode(text or b"", type=dict[str, Any])
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
         raise UsageError(
-            f"the pyproject.toml in {_place(tree)} is not TOML: {error}",
-            hint="no installer can build it",
+            f"the pyproject.toml in {_place(tree)} is not TOML: {error}", hint="no installer can build it"
         ) from None
 
 
@@ -294,16 +293,14 @@ def read_tree(name: str, url: str, *, offline: bool) -> Read:
         return described(name, tree, reader(project))
     repository = tree.repository or ""
     if offline and not repository.startswith("file:"):
-        return Read(replace(tree, unread="--offline reads no repositories"), unknown)
+        return Read(replace(tree, unread="with --offline, repositories are not read"), unknown)
     try:
         with fetched(repository, tree.revision) as commit:
             base = f"{tree.subdirectory}/" if tree.subdirectory else ""
             found = replace(tree, commit=commit.identity)
             return described(name, found, lambda path: commit.read(base + path))
     except RevisionError as error:
-        hint = (
-            f"it has {', '.join(error.near)}, ..." if error.near else "ask for its default branch: leave @REVISION out"
-        )
+        hint = f"it has {', '.join(error.near)}, ..." if error.near else "use its default branch: leave @REVISION out"
         raise UsageError(str(error), hint=hint) from None
     except GitError as error:
         if repository.startswith("file:") and not isinstance(error, NoGitError):

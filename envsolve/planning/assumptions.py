@@ -70,9 +70,11 @@ def _for_oldest_driver(
     plan = make_plan(asked, supposed, request, catalogue, client)
     if plan.status != "ok":
         return make_plan(asked, machines, request, catalogue, client)
-    text = f"the machine's driver is not known; one for CUDA {_assumed(machines, supposed)} or newer is assumed"
+    text = (
+        f"the machine's driver is not known; the plan assumes a driver for CUDA {_assumed(machines, supposed)} or newer"
+    )
     newer = _with_newer_driver(asked, machines, plan, request, catalogue)
-    hint = "name it: --driver VERSION (nvidia-smi shows it)" + (f"; {newer}" if newer else "")
+    hint = "give it: --driver VERSION (nvidia-smi shows the version)" + (f"; {newer}" if newer else "")
     driver = plan.driver and replace(plan.driver, have=None, mode=None)
     warnings = (*plan.warnings, PlanWarning("driver-unknown", text, hint))
     return replace(plan, machines=tuple(machines), driver=driver, warnings=warnings)

@@ -138,7 +138,8 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
         known = ", ".join(catalogue.packages())
         raise UsageError(
             f"the catalogue has no builds of {package}",
-            hint=f"{guess}for a wheel of your own: envsolve index measure FILE.whl; the catalogue describes {known}",
+            hint=f"{guess}to judge a wheel of your own: envsolve index measure "
+            f"FILE.whl; the catalogue describes {known}",
         )
     facts = Facts.of(catalogue)
     judged = [as_judged(machine, None, catalogue.drivers) for machine in machines]
@@ -160,7 +161,7 @@ def _named(text: str) -> tuple[str, SpecifierSet]:
     except InvalidRequirement as error:
         raise UsageError(f"{text!r} is not a package: {error}", hint="write torch, or 'torch>=2.9'") from None
     if requirement.extras or requirement.marker or requirement.url:
-        raise UsageError(f"{text!r} is more than a name and versions", hint="write torch, or 'torch>=2.9'")
+        raise UsageError(f"{text!r} has more than a name and versions", hint="write torch, or 'torch>=2.9'")
     return canonicalize_name(requirement.name), requirement.specifier
 
 
@@ -264,7 +265,7 @@ def describe_fast_paths(found: BuildList) -> str:
             names += [] if name in names else [name]
     package = found.builds[0].package
     if not sections:
-        return f"no build of {package} that was measured for fast paths runs on the machine"
+        return f"none of the builds of {package} whose fast paths are known runs on the machine"
     lines = []
     for (gpu, paths), names in sections.items():
         lines.append(f"{package} {', '.join(names)} on {gpu}")
@@ -272,7 +273,8 @@ def describe_fast_paths(found: BuildList) -> str:
             has = f"it has {' '.join(one.codes)}" if one.codes else "the build has none"
             lines.append(f"    {one.path:<26} " + (f"yes, {one.code}" if one.code else f"no: {has}"))
     lines.append(
-        "By the kernels in the wheel. Those of cuBLAS and cuDNN are not listed: envsolve verify --fast-paths runs them."
+        "These are the kernels in the wheel itself. Kernels of cuBLAS and cuDNN are not listed; envsolve verify "
+        "--fast-paths runs them."
     )
     return "\n".join(lines)
 
@@ -318,7 +320,8 @@ def _unknowns(builds: Sequence[BuildLine]) -> list[str]:
             if reason.ok is None and (build.package == "triton" or not reason.rule.startswith("triton")):
                 words.setdefault(reason.rule, {})[reason.text] = None
     return [
-        f"unknown: {next(iter(texts))}" + (f" (and {len(texts) - 1} more like it; --verbose)" if len(texts) > 1 else "")
+        f"unknown: {next(iter(texts))}"
+        + (f" (and {len(texts) - 1} similar reasons; --verbose shows all)" if len(texts) > 1 else "")
         for texts in words.values()
     ]
 
@@ -330,5 +333,6 @@ def _nothing(builds: Sequence[BuildLine]) -> str:
         return "\n".join(f"this machine cannot exist: {text}" for text in dict.fromkeys(life))
     name = builds[0].package
     return (
-        f"no published build of {name} runs on the machine: --all shows why, envsolve plan {name} shows what would help"
+        f"no published build of {name} runs on the machine; --all shows why, and `envsolve plan {name}` shows what "
+        "would help"
     )

@@ -29,13 +29,7 @@ from envsolve.planning.pinning import Judged, driver_need, support_of
 from envsolve.planning.plan import CondaPin, CondaTerms, Plan, Support
 from envsolve.planning.request import Request
 from envsolve.planning.warnings import about_compat, about_machines
-from envsolve.rules.conda import (
-    Candidate,
-    CondaJudge,
-    Spec,
-    subdir_of,
-    variant_of,
-)
+from envsolve.rules.conda import Candidate, CondaJudge, Spec, subdir_of, variant_of
 from envsolve.rules.judge import as_judged, python_of
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON, chosen_ptxas
@@ -165,7 +159,7 @@ def _with_choices(asked: CondaAsked, machines: Sequence[Machine], request: Reque
     if asked.requires_python:
         yield of_requirement(Requirement(f"python{asked.requires_python}"), "requires-python", {})
     if python:
-        yield Spec("python", f"{PythonVersion.parse(python)}.*", origin="the Python that was chosen")
+        yield Spec("python", f"{PythonVersion.parse(python)}.*", origin="the chosen Python")
     if request.cuda and request.cuda != "cpu":
         # cu126 is 12.6 and cu118 is 11.8: the last digit is the minor.
         digits = request.cuda.removeprefix("cu")

@@ -29,12 +29,7 @@ _TORCH = ("pytorch", "libtorch")
 
 
 def with_pip_part(
-    plan: Plan,
-    asked: Asked,
-    request: Request,
-    catalogue: Catalogue,
-    client: IndexClient,
-    default: str,
+    plan: Plan, asked: Asked, request: Request, catalogue: Catalogue, client: IndexClient, default: str
 ) -> Plan:
     """A conda plan with exact requirements for pip; or impossible, if pip would bring what conda has.
 
@@ -65,12 +60,12 @@ def with_pip_part(
         replace(asked, constraints=(*asked.constraints, *held), notes=()), plan.machines, question, catalogue, client
     )
     if wheels.status == "impossible":
-        facts = tuple(replace(fact, fact=f"for pip: {fact.fact}") for fact in wheels.conflict)
+        facts = tuple(replace(fact, fact=f"packages for pip: {fact.fact}") for fact in wheels.conflict)
         return impossible(plan, Conflict(facts, (_ASK_CONDA, *wheels.remedies)))
     own, met = _closure(_roots(asked, wheels, everything=not by_conda), wheels, provided)
     runtime = _runtime(catalogue)
     if by_conda and (second := sorted(name for name in own if _is_second(name, runtime, catalogue))):
-        fact = f"pip would install {', '.join(second)} beside the CUDA and the torch of conda"
+        fact = f"pip would install {', '.join(second)}, in addition to the CUDA and the torch from conda"
         return impossible(plan, Conflict((ConflictFact(fact),), (_ASK_CONDA,)))
     added = [package for package in wheels.packages if package.name in own]
     exact = (*(_exactly(package, default) for package in added), *(f"{name}=={provided[name]}" for name in sorted(met)))
@@ -107,7 +102,7 @@ def _of_wheels(plan: Plan, wheels: Plan) -> Plan:
     )
 
 
-_ASK_CONDA = Fix("ask conda for it: move it from the pip list to the dependencies, or plan all of it with pip")
+_ASK_CONDA = Fix("move it from the pip list to the conda dependencies, or plan everything with pip")
 
 
 def provided_by_conda(plan: Plan, names: Mapping[str, str]) -> dict[str, str]:
@@ -163,7 +158,11 @@ def _compiled(package: PlannedPackage, catalogue: Catalogue) -> bool:
 def _about_bound(names: Sequence[str]) -> tuple[PlanWarning, ...]:
     if not names:
         return ()
-    text = f"{', '.join(names)} from pip is built for the torch of the package index, not for conda's"
+    text = f"pip's build of {', '.join(names)} is made for the torch of the package index, not for conda's torch"
     return (
-        PlanWarning("not-judged", text, "ask conda for it, or verify it once installed: envsolve verify --prefix DIR"),
+        PlanWarning(
+            "not-judged",
+            text,
+            "install it from conda, or verify it after the installation: envsolve verify --prefix DIR",
+        ),
     )

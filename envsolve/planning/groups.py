@@ -186,12 +186,7 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 def make_what_if(
-    change: str,
-    asked: Asked,
-    machines: Sequence[Machine],
-    request: Request,
-    catalogue: Catalogue,
-    client: IndexClient,
+    change: str, asked: Asked, machines: Sequence[Machine], request: Request, catalogue: Catalogue, client: IndexClient
 ) -> WhatIf:
     """Plan for machines as they are and for each of them changed.
 
@@ -205,7 +200,7 @@ def make_what_if(
     said = machine_from_target(parse_target(change), catalogue)
     # A change of nothing would print "no difference", which reads as an answer about the machine.
     if not said.sources:
-        raise UsageError("a what-if question requires an assumption", hint='name it: --what-if "driver 580"')
+        raise UsageError("--what-if has no value", hint='give a change: --what-if "driver 580"')
     after = replace(request, python=said.python or request.python)
     now = plan_assuming(asked, machines, request, catalogue, client)
     then = plan_assuming(asked, [changed(machine, said) for machine in machines], after, catalogue, client)

@@ -139,7 +139,7 @@ def classes_from_table(table: Mapping[str, Any] | None) -> Classes:
     tables = table.get("classes")
     if not isinstance(tables, Mapping) or not tables or not all(isinstance(one, Mapping) for one in tables.values()):
         raise UsageError(
-            "the lock's [tool.envsolve] table cannot be read: it names no classes of machines",
+            "the lock's [tool.envsolve] table cannot be read: it has no classes of machines",
             hint="make the lock again with envsolve plan",
         )
     return {name: one for name, table in tables.items() if (one := Assumptions.from_table(table))}
@@ -192,7 +192,7 @@ def unsafe(lock: Assumptions, building: Building) -> Iterator[str]:
         elif home not in homes and not _is_inside(home):
             yield f"environment sets {name} to a place outside the environment: {value!r}"
     if building.environment and (unknown := sorted(building.environment.keys() - _build_variables())):
-        yield f"building.environment sets {', '.join(unknown)}, which no known project reads"
+        yield f"building.environment sets {', '.join(unknown)}, which no known project uses"
 
 
 # A hyphen is what no shell can set, and what the second variable of Triton 3.3 has.
@@ -338,9 +338,9 @@ def _driver_holds(lock: Assumptions, machine: Machine) -> tuple[bool | None, str
 
 
 def _judge_gpus(judged: tuple[str, ...], machine: Machine) -> Iterator[tuple[bool | None, str]]:
-    want = f"the lock was judged for compute capability {', '.join(judged)}"
+    want = f"the lock was made for compute capability {', '.join(judged)}"
     if machine.gpus is None:
-        yield None, f"{want}; the GPUs of this machine are not known"
+        yield None, f"{want}; it is not known which GPUs this machine has"
     for gpu in machine.gpus or ():
         # Exactly these: whether code for one GPU also runs on another is a question for the rules, and so for
         # a new plan.
@@ -368,4 +368,4 @@ def _common(values: Iterable[str | None]) -> str | None:
 
 def _versus(need: str, subject: str, have: str | None) -> str:
     known = f"this machine has {have}" if have else f"{subject} of this machine is not known"
-    return f"the lock needs {need}; {known}"
+    return f"the lock requires {need}; {known}"

@@ -27,7 +27,9 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked, Need, overridden
 from envsolve.planning.pinning import (
     about_elsewhere,
+    about_indexes,
     about_off_index,
+    about_places,
     about_torch_for_wheels,
     digests_of,
     driver_need,
@@ -54,11 +56,9 @@ from envsolve.planning.rounds import (
 from envsolve.planning.warnings import (
     about_compat,
     about_extras,
-    about_indexes,
     about_machines,
     about_overrides,
     about_packages,
-    about_places,
     about_python,
     about_runtime,
     about_systems,
@@ -147,7 +147,7 @@ def make_plan(
         if plans and _is_free(request, machines):
             first = next(iter(plans.values()))
             plan = _with_wheels_of_old(first, asked, request, catalogue, client, same_torch=False)
-            text = f"the plan is for Python {plan.python}, since nothing fits with {answer.frame.python}"
+            text = f"the plan is for Python {plan.python}; nothing fits Python {answer.frame.python}"
             warning = PlanWarning("python-chosen", f"{text}: {conflict.facts[-1].fact}")
             return structs.replace(plan, warnings=(warning, *plan.warnings))
     return _impossible(answer.frame, conflict)
@@ -180,7 +180,7 @@ def _with_wheels_of_old(
         if isinstance(other, Plan) and other.status == plan.status and same:
             return other
     names = " and ".join(f"{name} {built[name]}" for name in old)
-    text = f"{names}: older than Python {plan.python}, so that the build may fail; there are wheels for {python}"
+    text = f"{names} is older than Python {plan.python}, so building it may fail; Python {python} has wheels"
     warning = PlanWarning("older-than-python", text, f"plan with --python {python}, or allow newer versions")
     return structs.replace(plan, warnings=(*plan.warnings, warning))
 

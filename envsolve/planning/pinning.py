@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -16,9 +16,11 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.files import WHEEL_STUBS
 from envsolve.machine.model import Gpu, Machine
+from envsolve.packages.client import IndexClient
 from envsolve.packages.links import hashed
 from envsolve.packages.model import IndexFile
 from envsolve.packages.requirements import Need
+from envsolve.packages.settings import MERGED
 from envsolve.planning.plan import DriverNeed, Support
 from envsolve.rules.judge import fast_paths_of, judge_of
 from envsolve.rules.nvidia import Facts
@@ -90,9 +92,10 @@ def pin(
         file, failure = files.known(option.build)
         if not taken(file, digests.get(chosen.candidate.name)):
             hint = (
-                "take the --hash lines of that package out of the requirements file, or plan on the machine it is for"
+                "remove the --hash lines of that package from the requirements file, or plan on the machine that the "
+                "file is for"
             )
-            raise UsageError(f"{file.filename} has none of the hashes that the requirements list", hint=hint)
+            raise UsageError(f"the hash of {file.filename} is none of those in the requirements file", hint=hint)
         package = _package(chosen, hashed(file))
         # A listed file is no longer inferred, whatever the catalogue knew.
         listed = failure is None and option.build.evidence is Evidence.INFERRED
@@ -244,12 +247,16 @@ def about_off_index(packages: Sequence[PlannedPackage], taken: frozenset[str]) -
     for package in packages:
         if package.name not in taken:
             continue
-        text = f"{package.name} {package.version} is a wheel that is on no package index: {package.url}"
+        text = f"{package.name} {package.version} is a wheel outside the package indexes: {package.url}"
         if package.evidence not in _LISTED:
-            text += "; the project's build workflow says that it exists"
+            text += "; the file is known only from the project's build workflow"
         if not package.hashes:
             text += "; its sha256 is not known"
-        yield PlanWarning("off-index-wheel", text, "if it is missing there, compile it: the toolchain of this plan can")
+        yield PlanWarning(
+            "off-index-wheel",
+            text,
+            "if the file does not exist, compile the package; the toolchain of this plan is sufficient",
+        )
 
 
 def about_elsewhere(
@@ -268,13 +275,17 @@ def about_elsewhere(
     for one in compiled:
         served = torches_served(one.name, family, pins_of(needs, one.name))
         if wheels.get(one.name):
-            text = f"{one.name} has a ready wheel for {version}; the page of links that should name it cannot be read"
-            yield PlanWarning("ready-wheel-unread", f"{text}, or does not", "plan again where that page can be reached")
+            text = f"{one.name} has a prebuilt wheel for {version}, but the page that links to it cannot be read"
+            yield PlanWarning(
+                "ready-wheel-unread",
+                f"{text}, or does not list the wheel",
+                "plan again on a machine that can reach that page",
+            )
         elif served:
             span = served[0] if len(served) == 1 else f"{served[0]} to {served[-1]}"
             free = not pins_of(needs, "torch")
-            text = f"{one.name} has ready wheels for torch {span}, but none for {version}"
-            remedy = f"ask for torch=={served[-1]}.* to compile nothing" if free else None
+            text = f"{one.name} has prebuilt wheels for torch {span}, but none for {version}"
+            remedy = f"request torch=={served[-1]}.* to compile nothing" if free else None
             yield PlanWarning("ready-wheel-elsewhere", text, remedy)
 
 
@@ -282,6 +293,41 @@ def about_torch_for_wheels(torch: Option, needs: Sequence[Need], family: Family)
     """A note that torch is older because a pinned extension has a published wheel for it."""
     newest = next((o for o in family.options("torch") if o.verdict.level.usable), None)
     for need in needs:
-        if need.origin.startswith("the ready wheel of ") and newest:
-            text = f"torch {torch.build.version} goes with {need.origin}; beside a newer one it would be compiled"
-            yield PlanWarning("torch-for-ready-wheel", text, f"ask for torch=={newest.build.version} to compile it")
+        if need.origin.startswith("the prebuilt wheel of ") and newest:
+            text = (
+                f"torch {torch.build.version} was chosen for {need.origin}; with a newer torch, the package would "
+                "have to be compiled"
+            )
+            yield PlanWarning(
+                "torch-for-ready-wheel",
+                text,
+                f"request torch=={newest.build.version} to use the newest torch and compile the package",
+            )
+
+
+def about_indexes(failures: Sequence[IndexUnavailableError], date: str | None) -> Iterator[PlanWarning]:
+    """Indexes that the catalogue replaced."""
+    for failure in failures:
+        text = f"{failure.message}; the plan uses the files known to the catalogue of {date} instead"
+        yield PlanWarning("index-unreachable", text, failure.hint)
+
+
+def about_places(
+    packages: Sequence[PlannedPackage], client: IndexClient, family: Collection[str]
+) -> Iterator[PlanWarning]:
+    """Pages of ``--find-links`` that cannot be read, and packages that only a merge of indexes takes.
+
+    The latter are of another index than the default one, which has them as well.
+    """
+    for failure in client.links.unread.values():
+        yield PlanWarning("links-unreachable", f"{failure.message}; the plan has no files from there", failure.hint)
+    if client.settings.strategy != MERGED:
+        return
+    own = client.without_login(client.settings.default)
+    for package in packages:
+        if package.index not in (None, "", own) and package.name not in family and client.listing(package.name, own):
+            text = (
+                f"{package.name} {package.version} comes from {package.index}, although the default index also has "
+                "this package"
+            )
+            yield PlanWarning("indexes-merged", text, "to use the default index: --index-strategy first-index")

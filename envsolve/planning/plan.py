@@ -138,7 +138,7 @@ class Plan(msgspec.Struct, frozen=True):
         Raises:
             UsageError: The text is not the JSON of a plan.
         """
-        hint = "envsolve plan ... --format json -o FILE writes one"
+        hint = "make one with: envsolve plan ... --format json -o FILE"
         try:
             raw: Any = from_json(text, Any)
             # The schema has a default, so that conversion alone would take any object for a plan.

@@ -94,7 +94,7 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
 
     # conda solves for the virtual packages of one machine; an environment for several has no meaning there.
     if request.manager == "conda":
-        raise UsageError("only single plans can be of conda packages", hint="plan one by one")
+        raise UsageError("what-if and groups of machines do not support conda packages", hint="make one plan at a time")
     asked = read_requirements(
         request.requirements,
         paths(request.files, "files"),
@@ -138,7 +138,7 @@ def for_python_of_lock(request: Request, asked: Asked, catalogue: Catalogue) -> 
         return request, structs.replace(asked, requires_python=both)
     note = f"no Python satisfies the lock's requires-python, {request.requires_python}"
     note += f", and {asked.requires_python} of the projects" if asked.requires_python else ""
-    notes = (*asked.notes, f"{note}; the plan may be for another Python than the lock")
+    notes = (*asked.notes, f"{note}; the plan may be for a different Python than the lock")
     return structs.replace(request, requires_python=None), structs.replace(asked, notes=notes)
 
 

@@ -105,10 +105,10 @@ class Request(msgspec.Struct, frozen=True):
             raise UsageError(f"index strategy: {self.index_strategy!r} is not known", hint=hint)
         if self.manager == "conda":
             if others := [name for name in _NOT_FOR_CONDA if getattr(self, name)]:
-                hint = "leave it out, or plan with pip or uv"
-                raise UsageError(f"{', '.join(others)}: not for conda packages", hint=hint)
+                hint = "leave them out, or plan with pip or uv"
+                raise UsageError(f"{', '.join(others)}: conda plans do not support these settings", hint=hint)
         elif self.channels:
-            raise UsageError("only conda has channels", hint="plan with the manager conda")
+            raise UsageError("channels apply only to conda packages", hint="set the manager to conda")
 
     def metadata_builds(self, client: IndexClient, python: str) -> MetadataBuilds | None:
         """The builder of metadata of source archives for a Python; None if that is not allowed."""
@@ -121,7 +121,7 @@ class Request(msgspec.Struct, frozen=True):
     def expect_something(self) -> None:
         """Raise a UsageError if the request names nothing to plan."""
         if not (self.requirements or self.files or self.projects):
-            raise UsageError("nothing to plan", hint="name packages, requirement files or projects")
+            raise UsageError("nothing to plan", hint="give packages, requirements files or projects")
 
 
 def with_hidden_gpus(
@@ -147,8 +147,8 @@ def with_hidden_gpus(
         bare = machine.gpus == () and not machine.accelerators and request.cuda is None
         if bare and (machine.driver is not None or needing):
             what = f"{' and '.join(needing)} only runs on a GPU" if needing else "the machine has a GPU driver"
-            hint = "name the GPU: --target 'H100, driver 580'; --cuda cpu plans without one"
-            warnings.append(PlanWarning("gpu-hidden", f"{what}, and no GPU was found", hint))
+            hint = "give the GPU: --target 'H100, driver 580'; or plan for the CPU: --cuda cpu"
+            warnings.append(PlanWarning("gpu-hidden", f"{what}, but no GPU was found", hint))
             machine = structs.replace(machine, gpus=None, accelerators=None)
         found.append(machine)
     return tuple(found), tuple(dict.fromkeys(warnings))
@@ -206,9 +206,9 @@ def _letters(name: str) -> str:
 
 
 def _refuse_name(need: Need, means: str | None, note: str | None) -> NoReturn:
-    question = f"did you mean {means}?" if means else "it is not installed under this name"
+    question = f"did you mean {means}?" if means else "the package is not installed under this name"
     place = "" if need.origin == "command line" else f"{need.origin}: "
-    hint = f"{note or f'write {means}'}; --allow-unknown-names takes the name as it is"
+    hint = f"{note or f'write {means}'}; to use the name as it is, add --allow-unknown-names"
     raise UsageError(f"{place}{need.requirement.name}: {question}", hint=hint)
 
 
@@ -220,4 +220,4 @@ def check_python_text(value: object) -> str | None:
     """
     if value is None or (isinstance(value, str) and re.fullmatch(_PYTHON, value)):
         return value
-    raise UsageError(f"python: {value!r} is not a Python version", hint='write it as text, "3.12"')
+    raise UsageError(f"python: {value!r} is not a Python version", hint='write it as a string: "3.12"')

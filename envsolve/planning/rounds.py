@@ -77,8 +77,8 @@ class Assembler(msgspec.Struct, frozen=True):
             version: The package's version in the plan.
         """
         names = " and ".join(self.environment)
-        text = f"{self.because}; the plan has {self.package} {version}, whose ptxas is used instead through {names}"
-        remedy = f"envsolve install sets {names} for PREFIX/bin/python, unless you set it; elsewhere set it yourself"
+        text = f"{self.because}; the plan adds {self.package} {version}, and {names} makes Triton use its ptxas"
+        remedy = f"`envsolve install` sets {names} for PREFIX/bin/python; with another installer, set it yourself"
         return PlanWarning("triton-assembler", text, remedy)
 
 
@@ -128,7 +128,7 @@ def assemblers(
         # All GPUs again, not only those that failed: the override applies to every card of the machine.
         given = _given(release, replaced, toolkit, packages)
         if all(_serves(given, replaced, card, facts) for card in cards):
-            origin = f"Triton {triton}, whose own ptxas does not support every GPU"
+            origin = f"the ptxas of Triton {triton} does not support every GPU"
             filled = (Requirement(line.format(cuda=toolkit.version)) for line in packages.ptxas_packages)
             yield Assembler(
                 given,
@@ -252,7 +252,7 @@ def _unsaid(one: Compiled, found: Resolved) -> Iterator[Need]:
         yield Need(Requirement(f"torch{limit}"), f"compiling {one.name}")
     package = next(package for package in found.pinned.packages if package.name == one.name)
     if package.tree is not None and not package.tree.exact and one.project is not None:
-        yield from (Need(Requirement(line), f"{one.name} needs it") for line in one.project.requires or ())
+        yield from (Need(Requirement(line), f"{one.name} requires it") for line in one.project.requires or ())
 
 
 def with_ready_wheels(found: Resolved, resolve: Resolve) -> Resolved:
@@ -286,7 +286,7 @@ def _beside_another_torch(found: Resolved, compiled: Sequence[Compiled], resolve
         torches = (o for o in found.family.options("torch") if pinned and o.verdict.level.usable)
         offers = ((o, [w for w in ready(one.name, o.build, found.family) if w.matches(pinned)]) for o in torches)
         for torch, wheels in islice((offer for offer in offers if offer[1]), _TORCHES_TRIED):
-            need = Need(Requirement(f"torch=={torch.version}"), f"the ready wheel of {wheels[0].label}")
+            need = Need(Requirement(f"torch=={torch.version}"), f"the prebuilt wheel of {wheels[0].label}")
             with contextlib.suppress(NothingFitsError, IndexUnavailableError):
                 return resolve((*found.needs, need), found.family, {**found.ready, one.name: wheels})
     return found

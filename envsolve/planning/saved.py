@@ -43,7 +43,7 @@ def faults(plan: Plan) -> Iterator[str]:
         yield from (f"machines: {path}: {message}" for path, message in machine_faults(machine))
     for package in plan.packages:
         if package.kind == "conda" and plan.conda is None:
-            yield f"{package.name} is a conda package in a plan of wheels"
+            yield f"{package.name} is a conda package, but the plan has wheels"
         yield from _of_package(package)
     building = Building()
     if plan.toolchain is not None:
@@ -62,7 +62,7 @@ def _of_package(package: PlannedPackage) -> Iterator[str]:
     if package.filename is not None and not _is_file(package, package.filename):
         yield f"{package.filename} is not a file of {package.name} {package.version}"
     if package.tree is not None and not (package.tree.commit or package.tree.folder):
-        yield f"the source of {package.name} has neither a commit nor a directory"
+        yield f"the source of {package.name} has no commit and no directory"
     for name, digest in package.hashes.items():
         if not _HASH.fullmatch(f"{name}:{digest}"):
             yield f"a hash of {package.name} is {name}:{digest}"

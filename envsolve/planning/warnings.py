@@ -1,4 +1,4 @@
-"""Warnings about a plan that is otherwise good."""
+"""Warnings about a plan that is otherwise good, and about its machines."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import toolkit_of
 from envsolve.machine.model import Machine, Platform
-from envsolve.packages.client import IndexClient
-from envsolve.packages.settings import MERGED
 from envsolve.planning.pinning import who_needs
 from envsolve.planning.rounds import Resolved, assemblers
 from envsolve.rules.judge import VENDORS
@@ -32,10 +29,10 @@ from envsolve.solve.resolver import Chosen, Solution
 from envsolve.toolchain.model import Compiled
 from envsolve.values import CudaVersion, DriverVersion
 
-_WITHOUT_TRITON = "torch itself runs; torch.compile and Triton kernels do not"
-_WITHOUT_MATRIX = "torch itself runs; torch.compile and Triton kernels fail where they multiply matrices (tl.dot)"
+_WITHOUT_TRITON = "torch itself runs, but torch.compile and Triton kernels do not"
+_WITHOUT_MATRIX = "torch itself runs, but torch.compile and Triton kernels fail when they multiply matrices (tl.dot)"
 _TRITON_RULES = ("triton", "triton-gpu", "triton-matrix", "triton-driver")
-_TRITON_REMEDY = "for hand-written Triton kernels point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
+_TRITON_REMEDY = "for your own Triton kernels, set TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
 
 
 def about_python(
@@ -48,8 +45,8 @@ def about_python(
     pythons = {m.python for m in machines if m.python} if admits_python(requires_python, python) else ()
     for own in sorted(python for python in pythons if not admits_python(requires_python, python)):
         who, required = ("project", requires_python) if admits_python(of_lock, own) else ("lock", of_lock)
-        text = f"the {who} requires Python {required}: the plan is for {python}, not for the machine's {own}"
-        yield PlanWarning("python-differs", text, "choose the Python with --python")
+        text = f"the {who} requires Python {required}, so the plan is for Python {python}, not for the machine's {own}"
+        yield PlanWarning("python-differs", text, "to choose the Python: --python")
 
 
 def about_machines(
@@ -65,8 +62,8 @@ def about_machines(
     """
     pythons = sorted({machine.python for machine in machines if machine.python})
     if len(pythons) > 1:
-        text = f"the machines name Python {' and '.join(pythons)}; the plan is for {python}"
-        yield PlanWarning("python-differs", text, "choose another with --python, or plan for each machine separately")
+        text = f"the machines have Python {' and '.join(pythons)}; the plan is for {python}"
+        yield PlanWarning("python-differs", text, "choose with --python, or plan for each machine separately")
     for machine in machines:
         yield from about_platform(machine.platform, packages)
         yield from _about_gpus(machine)
@@ -80,12 +77,12 @@ def about_platform(platform: Platform | None, packages: Sequence[PlannedPackage]
         # "Windows 11" says all but the processor.
         known = platform and platform.os
         what, value = ("processor", named.arch) if known else ("platform", f"{named.os}-{named.arch}")
-        text = f"the machine's {what} is not known; {value} is assumed"
-        yield PlanWarning("platform-unknown", text, "name it with --platform or in the target")
+        text = f"the machine's {what} is not known; the plan assumes {value}"
+        yield PlanWarning("platform-unknown", text, "give it with --platform or in --target")
     if libc_of(platform) is None and not (platform and platform.os == "windows"):
         needed = ".".join(map(str, max([ASSUMED_GLIBC, *_glibc_of(packages)])))
-        text = f"the machine's libc is not known; glibc {needed} or newer is assumed"
-        yield PlanWarning("libc-unknown", text, "check it there with: ldd --version")
+        text = f"the machine's libc is not known; the plan assumes glibc {needed} or newer"
+        yield PlanWarning("libc-unknown", text, "check it on the machine with: ldd --version")
 
 
 def _glibc_of(packages: Sequence[PlannedPackage]) -> Iterator[tuple[int, int]]:
@@ -99,32 +96,36 @@ def _glibc_of(packages: Sequence[PlannedPackage]) -> Iterator[tuple[int, int]]:
 
 def _about_gpus(machine: Machine) -> Iterator[PlanWarning]:
     if machine.gpus is None:
-        text = "the machine's GPUs are not known, so no build could be judged for them"
-        hint = "name them: --gpu, --target, or `envsolve detect -o FILE` on the machine"
+        text = "the machine's GPUs are not known, so it is not known whether the builds run on them"
+        hint = (
+            "give them with --gpu or --target, or run `envsolve detect -o FILE` on the machine and use --machine FILE"
+        )
         yield PlanWarning("gpu-unknown", text, hint)
     for other in dict.fromkeys(one for one in machine.accelerators or () if one.vendor not in VENDORS):
-        text = f"{other.label}: GPUs of this vendor are not judged, so no build is known to use it"
+        text = f"{other.label}: envsolve has no rules for GPUs of this vendor, so it is not known which builds use it"
         yield PlanWarning("accelerator-not-judged", text, None)
     for gpu in dict.fromkeys(gpu for gpu in machine.gpus or () if gpu.cc is None):
-        text = f"the compute capability of {gpu.label} is not known, so no build could be judged for it"
-        yield PlanWarning("gpu-unknown", text, "name it: --gpu 8.9 (nvidia-smi --query-gpu=compute_cap --format=csv)")
+        text = f"the compute capability of {gpu.label} is not known, so it is not known whether the builds run on it"
+        yield PlanWarning(
+            "gpu-unknown", text, "give it: --gpu 8.9 (see nvidia-smi --query-gpu=compute_cap --format=csv)"
+        )
 
 
 def _about_driver(machine: Machine, facts: Facts) -> Iterator[PlanWarning]:
     driver, branches = machine.driver, facts.drivers
     if driver is None or not (driver.version or driver.cuda):
         if machine.gpus:
-            text = "the machine's driver is not known, so whether it runs this CUDA is not known"
-            yield PlanWarning("driver-unknown", text, "name it: --driver VERSION (nvidia-smi shows it)")
+            text = "the machine's driver is not known, so it is not known whether it runs this CUDA"
+            yield PlanWarning("driver-unknown", text, "give it: --driver VERSION (nvidia-smi shows the version)")
         return
     newest = branches[-1].branch if branches else None
     if newest and driver.version and DriverVersion.parse(driver.version).branch > DriverVersion.parse(newest).branch:
-        text = f"driver {driver.version} is newer than the newest branch that the facts know (R{newest})"
-        hint = "newer drivers run older CUDA; whether it exists is not known"
+        text = f"driver {driver.version} is newer than the newest branch in the catalogue (R{newest})"
+        hint = "nothing to do if the driver exists: newer drivers run builds for older CUDA versions"
         yield PlanWarning("driver-newer-than-facts", text, hint)
     if branch := overstated_cuda(driver, branches):
-        text = f"driver {driver.version} supports CUDA {branch.cuda} of its own, not {driver.cuda}"
-        hint = "a cuda-compat libcuda may report more; the driver was judged"
+        text = f"driver {driver.version} itself supports CUDA {branch.cuda}, not {driver.cuda}"
+        hint = f"the plan is made for CUDA {branch.cuda}; a cuda-compat libcuda may report the higher version"
         yield PlanWarning("driver-cuda-overstated", text, hint)
 
 
@@ -135,10 +136,10 @@ def about_compat(machines: Sequence[Machine], facts: Facts) -> Iterator[PlanWarn
         if reason is None:
             continue
         if reason.ok:
-            text = f"{reason.text}, and is first on the loader path"
-            yield PlanWarning("forward-compatibility", text, "keep it there: the plan relies on it")
+            text = f"{reason.text}, and the loader finds it first"
+            yield PlanWarning("forward-compatibility", text, "keep it first on the loader path: the plan relies on it")
         else:
-            text = f"{reason.text}; the plan is made for the driver without it"
+            text = f"{reason.text}; the plan is made for the driver without this library"
             yield PlanWarning(
                 "compat-libcuda", text, "remove it from the loader path (LD_LIBRARY_PATH, /etc/ld.so.conf.d)"
             )
@@ -149,10 +150,8 @@ def about_systems(environments: Sequence[Environment]) -> Iterator[PlanWarning]:
     first, *others = environments
     if others:
         names = " and ".join(other.system for other in others)
-        text = f"the files are those of {first.system}; every version chosen is also published for {names}"
-        yield PlanWarning(
-            "several-systems", text, "one lock with the files of each system: --allow-groups -o pylock.toml"
-        )
+        text = f"the listed files are for {first.system}; all chosen versions are also published for {names}"
+        yield PlanWarning("several-systems", text, "for one lock for all systems: --allow-groups -o pylock.toml")
 
 
 def about_torch(solution: Solution, family: Family, asked: SpecifierSet) -> Iterator[PlanWarning]:
@@ -171,7 +170,7 @@ def about_torch(solution: Solution, family: Family, asked: SpecifierSet) -> Iter
             helps = reason.rule == "triton-driver" and _own_ptxas_serves(option, family)
             own = option.build.own_ptxas if helps else None
             without = _WITHOUT_MATRIX if reason.rule == "triton-matrix" else _WITHOUT_TRITON
-            rest = f"torch.compile uses the ptxas {own} inside torch and works" if own else without
+            rest = f"torch.compile works, because it uses the ptxas {own} inside torch" if own else without
             remedy = _TRITON_REMEDY if own else _torch_with_triton(family)
             yield PlanWarning("triton-limited", f"{reason.text}; {rest}", remedy)
     yield from _held_back(option, family, asked)
@@ -180,7 +179,7 @@ def about_torch(solution: Solution, family: Family, asked: SpecifierSet) -> Iter
 def _torch_with_triton(family: Family) -> str | None:
     """Another torch, if a requirement keeps the solver from one whose Triton works."""
     best = next((o for o in family.options("torch") if o.verdict.level.usable and o.verdict.triton), None)
-    return f"{best.label} has a Triton that works here: relax the request" if best else None
+    return f"relax the requirements to allow {best.label}, whose Triton works here" if best else None
 
 
 def _own_ptxas_serves(option: Option, family: Family) -> bool:
@@ -205,16 +204,20 @@ def _held_back(option: Option, family: Family, asked: SpecifierSet) -> Iterator[
 
             why = next(r for r in other.verdict.reasons if r.rule in _TRITON_RULES)
             text = (
-                f"{although_newer(option, other)}, because Triton (torch.compile and many libraries use it) would not "
+                f"{although_newer(option, other)}, because the Triton of the newer torch would not work here "
+                "(torch.compile and many libraries use it): "
             )
             pin = triton_pin(other.build) or ""
             others = assemblers(pin, family.machines, family.facts, family.catalogue.compilers)
             how = "with a ptxas from another package" if next(others, None) else "without Triton"
-            ways = [f"ask for torch=={other.build.version} to take it {how}"]
+            ways = [f"request torch=={other.build.version} to install it {how}"]
             if why.rule == "triton-driver" and (driver := driver_for(family, other)):
                 ways.insert(0, f"{driver.text} and plan again")
-            hint = f"nothing has to be done; for {other.build.package} {other.build.version}: {', or '.join(ways)}"
-            yield PlanWarning("newer-torch-held-back", f"{text}work with that one: {why.text}", hint)
+            hint = (
+                f"you do not have to do anything; to get {other.build.package} {other.build.version}: "
+                f"{', or '.join(ways)}"
+            )
+            yield PlanWarning("newer-torch-held-back", f"{text}{why.text}", hint)
             return
 
 
@@ -227,14 +230,16 @@ def _about_candidates(
     for candidate in candidates:
         if candidate.name in trees or provider.metadata(candidate).exact:
             continue
-        text = f"{candidate.label} computes its dependencies when it is built; the plan uses those that it lists"
-        hint = "--build-metadata lets pip compute them, which runs its code"
+        text = (
+            f"{candidate.label} determines its dependencies only when it is built; the plan uses the ones that it lists"
+        )
+        hint = "with --build-metadata, pip builds the package to read them; this runs code of the package"
         if provider.builds and (why := provider.builds.failures.get(files[candidate.name] or "")):
-            text, hint = f"{text}, since the build failed: {why}", "request its dependencies as well"
+            text, hint = f"{text}, because the build failed: {why}", "add its dependencies to the requirements yourself"
         yield PlanWarning("dependencies-guessed", text, hint)
     for candidate in candidates:
         if candidate.file and candidate.file.yanked is not None:
-            text = f"{candidate.label} was withdrawn by its authors, and nothing else fits"
+            text = f"{candidate.label} was withdrawn (yanked) by its authors, but nothing else fits"
             yield PlanWarning("yanked", text, "choose another version")
 
 
@@ -242,13 +247,18 @@ def about_packages(packages: Sequence[PlannedPackage], solution: Solution, provi
     """Warnings about guessed dependencies, withdrawn files and similar facts of the packages."""
     for package in packages:
         if package.evidence == Evidence.INFERRED.value:
-            text = f"{package.name} {package.version}: no public file lists this build; its existence is inferred"
-            yield PlanWarning("build-inferred", text, "run again where its index can be reached")
+            text = (
+                f"{package.name} {package.version}: no public list has this build; the catalogue assumes that it exists"
+            )
+            yield PlanWarning("build-inferred", text, "plan again on a machine that can reach its index")
     for package in packages:
         for owner in package.stands_in_for:
             who = " and ".join(dict.fromkeys(who_needs(owner, package.why)))
-            text = f"{package.name} {package.version} stands in for {owner}, which {who} needs: it has the same modules"
-            hint = f"install the plan from a lock: pip by itself adds {owner}, whose files overwrite those of the other"
+            text = f"{package.name} {package.version} replaces {owner} (required by {who}): both have the same modules"
+            hint = (
+                f"install the plan from a lock; otherwise pip also installs {owner} and overwrites files of "
+                f"{package.name}"
+            )
             yield PlanWarning("stands-in", text, hint)
     yield from _about_candidates(packages, [chosen.candidate for chosen in solution.chosen.values()], provider)
     yield from about_age(solution.chosen, provider.family)
@@ -256,7 +266,10 @@ def about_packages(packages: Sequence[PlannedPackage], solution: Solution, provi
     for chosen in solution.chosen.values():
         option = chosen.candidate.option
         if option and variant and variant != "cpu" and option.build.cuda is None and option.build.package != "triton":
-            text = f"{chosen.candidate.name} {option.version} has no CUDA build here; its CPU build works with torch"
+            text = (
+                f"{chosen.candidate.name} {option.version} has no CUDA build here; the plan has its CPU build, which "
+                "works with torch"
+            )
             yield PlanWarning("cpu-companion", text, None)
 
 
@@ -270,10 +283,8 @@ def about_extras(solution: Solution, provider: Provider) -> Iterator[PlanWarning
         named = (*metadata.provides_extra, *filter(None, map(only_for, metadata.requires_dist)))
         known = {str(canonicalize_name(extra)) for extra in named}
         if unknown := [extra for extra in chosen.extras if extra not in known]:
-            text = (
-                f"{chosen.candidate.label} has no extra {' and no extra '.join(unknown)}; nothing is installed for it"
-            )
-            hint = f"its extras: {', '.join(sorted(known))}" if known else "write the name without [...]"
+            text = f"{chosen.candidate.label} has no extra {' and no extra '.join(unknown)}, so the extra adds nothing"
+            hint = f"its extras: {', '.join(sorted(known))}" if known else "write the package name without [...]"
             yield PlanWarning("unknown-extra", text, hint)
 
 
@@ -283,8 +294,8 @@ def about_overrides(solution: Solution, provider: Provider) -> Iterator[PlanWarn
     for chosen in solution.chosen.values():
         for wanted in provider.overridden(chosen.candidate, versions):
             version = versions[canonicalize_name(Requirement(wanted).name)]
-            text = f"{chosen.candidate.label} requires {wanted}; the override of the project takes {version}"
-            yield PlanWarning("override", text, "install the plan from a lock: pip by itself refuses such a set")
+            text = f"{chosen.candidate.label} requires {wanted}, but the project's override sets version {version}"
+            yield PlanWarning("override", text, "install the plan from a lock: pip itself would refuse these versions")
 
 
 def about_runtime(solution: Solution, family: Family) -> Iterator[PlanWarning]:
@@ -298,9 +309,9 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[PlanWarning]:
     others = [name for name, other in runtime_libraries(solution.chosen, family).items() if other != major]
     if others:
         askers = [n for n, chosen in solution.chosen.items() if n not in others and {*chosen.requires} & {*others}]
-        whose = f"; {', '.join(askers)} needs them" if askers else ""
-        text = f"{', '.join(others)} beside a torch for CUDA {major}{whose}"
-        yield PlanWarning("mixed-cuda-majors", text, "leave out what requires it, or choose its variant: --cuda")
+        whose = f"; required by {', '.join(askers)}" if askers else ""
+        text = f"the plan has {', '.join(others)}, although torch is built for CUDA {major}{whose}"
+        yield PlanWarning("mixed-cuda-majors", text, "leave out what requires it, or choose its variant with --cuda")
     yield from _about_kernels(solution, option.build)
 
 
@@ -313,12 +324,12 @@ def _about_kernels(solution: Solution, torch: Build) -> Iterator[PlanWarning]:
         optional, major = own.cuda_version.major, torch.cuda_version.major
         text = f"{name} {own.version} has optional kernels for"
         if optional != major:
-            text = f"{text} CUDA {optional}, which are not loaded beside a torch for CUDA {major}"
+            text = f"{text} CUDA {optional}, which cannot be loaded with a torch for CUDA {major}"
         elif own.torch and torch.version not in SpecifierSet(own.torch):
-            text = f"{text} torch{own.torch}, which may not load beside torch {torch.version}"
+            text = f"{text} torch{own.torch}, which may fail to load with torch {torch.version}"
         else:
             continue
-        yield PlanWarning("kernels-not-loaded", f"{text}; the rest of it works", None)
+        yield PlanWarning("kernels-not-loaded", f"{text}; the rest of the package works", None)
 
 
 def unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> list[str]:
@@ -356,44 +367,21 @@ def asks_for_unjudged(found: Resolved, compiled: Sequence[Compiled]) -> bool:
 
 def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[PlanWarning]:
     """Packages with GPU code that was not judged, because the facts do not cover it or say too little."""
-    prove = "after installing it, verify it: envsolve verify --prefix DIR"
+    prove = "verify the environment after the installation: envsolve verify --prefix DIR"
     names = unjudged(solution, family, compiled)
     if names:
-        of_torch = ", and for which torch," if any(name in family.catalogue.family for name in names) else ""
-        text = f"the GPU code in {', '.join(names)}{of_torch} is not known, so it was not judged"
+        of_torch = (
+            " (and for which torch it was compiled)" if any(name in family.catalogue.family for name in names) else ""
+        )
+        text = f"it is not known which GPU code {', '.join(names)} contains{of_torch}, or whether it runs here"
         yield PlanWarning("not-judged", text, prove)
     if any(machine.gpus for machine in family.machines):
         options = [chosen.candidate.option for chosen in solution.chosen.values() if chosen.candidate.option]
         unread = [option.label for option in options if _code_unread(option)]
         if unread:
-            yield PlanWarning("not-judged", f"the GPU code in {', '.join(unread)} is not known", prove)
+            yield PlanWarning("not-judged", f"it is not known which GPU code {', '.join(unread)} contains", prove)
 
 
 def _code_unread(option: Option) -> bool:
     build = option.build
     return build.package != "torch" and build.cuda is not None and build.variant != ANY and build.code is None
-
-
-def about_indexes(failures: Sequence[IndexUnavailableError], date: str | None) -> Iterator[PlanWarning]:
-    """Indexes that the catalogue replaced."""
-    for failure in failures:
-        text = f"{failure.message}; its files are those of the catalogue of {date}, not confirmed by the index"
-        yield PlanWarning("index-unreachable", text, failure.hint)
-
-
-def about_places(
-    packages: Sequence[PlannedPackage], client: IndexClient, family: Collection[str]
-) -> Iterator[PlanWarning]:
-    """Pages of ``--find-links`` that cannot be read, and packages that only a merge of indexes takes.
-
-    The latter are of another index than the default one, which has them as well.
-    """
-    for failure in client.links.unread.values():
-        yield PlanWarning("links-unreachable", f"{failure.message}; the plan has no file of it", failure.hint)
-    if client.settings.strategy != MERGED:
-        return
-    own = client.without_login(client.settings.default)
-    for package in packages:
-        if package.index not in (None, "", own) and package.name not in family and client.listing(package.name, own):
-            text = f"{package.name} {package.version} comes from {package.index}; the default index has it as well"
-            yield PlanWarning("indexes-merged", text, "--index-strategy first-index takes it from the default index")

@@ -52,7 +52,7 @@ def read_command(words: Sequence[str], environ: Mapping[str, str]) -> Command:
     if command is None:
         raise UsageError(
             f"{shlex.join(words)!r} is not a command of pip, uv, conda or mamba",
-            hint="write the installer's own command after the two dashes: envsolve guard -- pip install X",
+            hint="write the complete install command after the two dashes: envsolve guard -- pip install X",
         )
     if shutil.which(words[0], path=environ.get("PATH", os.defpath)) is None:
         raise UsageError(f"there is no program {words[0]}")
@@ -105,8 +105,8 @@ def run_dry(command: Command, environ: Mapping[str, str], *, may_build: bool = T
             if source is None:
                 return found
     if not may_build:
-        what = f"{one.name} has to build {source} to learn what it requires, which runs its code"
-        hint = "add --run to let it build, or install wheels only: --only-binary :all:"
+        what = f"{one.name} must build {source} to read its requirements, and a build runs code of the package"
+        hint = "add --run to allow the build, or install only wheels: --only-binary :all:"
         raise EnvsolveError(failure.message if failure else what, hint=f"only wheels were tried; {hint}")
     told = "%s may build source archives to learn what they require, which runs their code%s"
     _log.warning(told, one.name, f": {source}" if source else "")
@@ -117,7 +117,7 @@ def _run(command: Command, environ: Mapping[str, str]) -> _Found:
     one = installer(command.installer)
     words = one.dry_run(command)
     assert words is not None  # callers ask first whether the command changes an environment
-    phase(f"running {one.name} --dry-run, to see what it would install")
+    phase(f"running {one.name} --dry-run to see what it would install")
     # uv colours its list of changes if FORCE_COLOR is set, and the escape codes would end up in the names.
     done = capture(words, {**environ, "NO_COLOR": "1"})
     printed = done.stdout.decode("utf-8", "replace")
@@ -126,15 +126,15 @@ def _run(command: Command, environ: Mapping[str, str]) -> _Found:
             return one.read_dry_run(printed, done.stderr)
         except ValueError as error:
             raise EnvsolveError(
-                f"the output of {one.name}'s dry run is not understood: {error}",
-                hint=f"see what it prints: {shlex.join(words)}",
+                f"envsolve cannot read the output of {one.name}'s dry run: {error}",
+                hint=f"see what the dry run prints: {shlex.join(words)}",
             ) from error
     # The end, not the beginning: pip prints the reason last, after hundreds of lines of backtracking.
     shown = "\n".join(f"  {line}" for line in (done.stderr or printed).strip().splitlines()[-_SHOWN_LINES:])
     message = f"{one.name} cannot do this (exit status {done.returncode}):\n{shown}"
     hint = None
     if "no such option" in done.stderr:
-        hint = "pip has dry runs since 22.2 and their report since 22.3"
+        hint = "pip supports dry runs since 22.2, with a report since 22.3"
     elif cause_of(message) == "index-unreachable":
         hint = "check the network, the proxy and the URL of the index; nothing was changed"
     raise EnvsolveError(message, hint=hint)

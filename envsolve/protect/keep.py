@@ -119,7 +119,7 @@ def _with_constraint(root: Path) -> str:
     except configparser.Error as error:
         raise UsageError(f"{path} cannot be read: {error}", hint="fix the file; pip cannot read it either") from error
     if any(parser.has_option(section, "constraint") for section in ("global", "install")):
-        raise UsageError(f"{path} has a constraint of its own", hint=f"add {file} to that line yourself")
+        raise UsageError(f"{path} already sets a constraint", hint=f"add {file} to that line yourself")
     if parser.has_section("install"):
         # A second [install] section would be an error for pip, so the line goes into the user's own.
         lines = kept.splitlines()

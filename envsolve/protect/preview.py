@@ -182,7 +182,7 @@ def _changes_of(
     named, changes = run_dry(command, environ, may_build=may_build)
     prefix = named or installer(command.installer).prefix(command, environ)
     if prefix is None:
-        raise UsageError("cannot determine which environment the command acts on", hint="name it, or activate it")
+        raise UsageError("cannot determine which environment the command changes", hint="give it, or activate it")
     environment = read_outline(Path(prefix), environ)
     known = (structs.replace(c, before=c.before or version_of(environment, c.name, command.installer)) for c in changes)
     return environment, tuple(known)
@@ -355,7 +355,11 @@ def describe(found: Preview, width: int = WIDTH) -> str:
     lines = [f"In {found.prefix}:", *wrapped(changes_in_words(found.changes), width)]
     torch = next((c for c in found.changes if c.name in TORCH and c.after), None)
     if torch is not None and found.works is not None:
-        says = {"yes": "runs on this machine", "no": "does not run on this machine", "unknown": "may run here or not"}
+        says = {
+            "yes": "runs on this machine",
+            "no": "does not run on this machine",
+            "unknown": "may or may not run here",
+        }
         lines += wrapped(f"{torch.name} {torch.after} {says[found.works]}: {found.why}.", width)
     # The line above already tells why torch itself does not run.
     for diagnosis in found.causes if found.works != "no" else found.causes[1:]:
@@ -381,8 +385,8 @@ def _instead(found: Preview, width: int) -> Iterator[str]:
     if found.unasked:
         held = " ".join(f"{c.name}=={c.before}" for c in found.changes if c.name in found.unasked)
         yield from wrapped(
-            f"The installer finds no solution that keeps {held}. `envsolve plan` finds versions that go together; "
-            "install them into an environment of their own.",
+            f"The installer finds no solution that keeps {held}. `envsolve plan` finds compatible versions; install "
+            "them into a separate environment.",
             width,
         )
     for diagnosis in found.causes[:1]:
@@ -393,4 +397,4 @@ def _instead(found: Preview, width: int) -> Iterator[str]:
             yield f"      {command}"
         if not remedies and not found.unasked:
             names = " and ".join(c.name for c in found.changes if c.after)
-            yield from wrapped(f"No build of {names} is known that works beside this torch: leave it out.", width)
+            yield from wrapped(f"No known build of {names} works with this torch: do not install it.", width)

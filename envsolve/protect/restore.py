@@ -126,7 +126,10 @@ def last(prefix: Path) -> tuple[Path, State]:
     """
     found = max(_saved(prefix / DIRECTORY), default=None)
     if found is None:
-        raise UsageError(f"no earlier state of {prefix} is saved", hint="`envsolve diagnose --fix` saves one")
+        raise UsageError(
+            f"no earlier state of {prefix} is saved",
+            hint="`envsolve diagnose --fix` saves the state before it changes an environment",
+        )
     path = found[1]
     try:
         state = from_json(read_regular(path), State)
@@ -135,7 +138,7 @@ def last(prefix: Path) -> tuple[Path, State]:
     if real_path(Path(state.prefix)) != real_path(prefix):
         raise UsageError(
             f"{path} was saved in {state.prefix}, not in {prefix}: nothing was changed",
-            hint="a copied environment has no earlier state of its own; restore the original one",
+            hint="a copied environment has no saved state; restore the original environment",
         )
     if wrong := next((package for package in state.packages if not _is_restorable(package)), None):
         raise UsageError(f"{path} names a package that cannot be restored: {wrong.name!r}", hint=f"delete {path}")
@@ -225,8 +228,7 @@ def steps_of(command: str, prefix: str, environ: Mapping[str, str]) -> tuple[Ste
     steps = tuple(step for words in parts if (step := _step(words, prefix, environ)))
     if len(steps) != len(parts):
         raise ImpossibleError(
-            "the first fix is not one that pip or uv can apply in this environment",
-            hint=f"run it yourself: {command}",
+            "pip and uv cannot apply the first fix in this environment", hint=f"run it yourself: {command}"
         )
     return steps
 

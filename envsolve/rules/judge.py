@@ -114,7 +114,7 @@ class Unjudged:
             text = f"code of variant {build.variant} does not run on {accelerator.label}"
             return Reason("accelerator", False, text, build.evidence.value, build.source)
         return Reason(
-            "accelerator", None, f"builds for {accelerator.label} are not judged: envsolve has no rules for it"
+            "accelerator", None, f"envsolve has no rules for {accelerator.label}, so it cannot judge builds for it"
         )
 
 
@@ -157,12 +157,12 @@ def _without_code(build: Build, machine: Machine, host: Sequence[Reason]) -> Ver
     if build.variant == ANY or accelerators == ():
         return _conjunction(host)
     if accelerators is None:
-        reason = Reason("sass", None, "a CPU build, and whether the machine has a GPU is not known")
+        reason = Reason("sass", None, "a CPU build; it is not known whether the machine has a GPU")
     elif any(one.vendor in VENDORS for one in accelerators):
-        text = f"a CPU build: it runs nothing on {accelerators[0].label}"
+        text = f"a CPU build: it does not use {accelerators[0].label}"
         reason = Reason("sass", False, text, build.evidence.value, build.source)
     else:
-        text = f"a CPU build; whether another would run on {accelerators[0].label} is not judged"
+        text = f"a CPU build; envsolve has no rules to judge whether another build would run on {accelerators[0].label}"
         reason = Reason("accelerator", None, text)
     return _conjunction((*host, reason))
 

@@ -96,8 +96,12 @@ class CandidateSelector(msgspec.Struct, eq=False):
     def about_left_out(self) -> Iterator[PlanWarning]:
         """Warn about files that were left out."""
         for failure in self.left_out:
-            hint = failure.hint if isinstance(failure, PlaceholderError) else "delete it, or report it"
-            yield PlanWarning("file-left-out", f"{failure.message}; it is left out", hint)
+            hint = (
+                failure.hint
+                if isinstance(failure, PlaceholderError)
+                else "delete the file, or report the fault to the project"
+            )
+            yield PlanWarning("file-left-out", f"{failure.message}; the plan does not use this file", hint)
 
     def refuse_unread(self, needs: Iterable[Need], family: Family) -> None:
         """Fail if a file, or a place of ``--find-links``, that cannot be read may be what no other place lists.

@@ -43,7 +43,7 @@ from envsolve.solve.needs import (
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.values import ComputeCapability
 
-_NO_PART = "no build with it runs on these machines"
+_NO_PART = "no build with GPU support runs on these machines"
 _MADE_FOR_IT = "what is made for it"  # holds the claim to a module within the limits of a package
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def claims_of(candidate: Candidate, family: Family) -> Iterator[ClaimNeed]:
     for one in (one for one in against if one.package == name):
         limit = f"{one.module}{one.module_versions}"
         if SpecifierSet(one.versions).contains(version, prereleases=True):
-            yield ClaimNeed(_MADE_FOR_IT, limit, f"is made for {limit}")
+            yield ClaimNeed(_MADE_FOR_IT, limit, f"is built for {limit}")
     # Two claims on the same key with different holders exclude each other: that is how "compiled against NumPy 1"
     # becomes an ordinary conflict for the solver, with a chain of reasons.
     for older in dict.fromkeys(one.module_versions for one in against if one.module == name):
@@ -96,7 +96,7 @@ def limits_among(claims: Iterable[tuple[ClaimNeed, Candidate]]) -> Iterator[Limi
 
 def others_than(limit: str) -> ClaimNeed:
     """The claim that a module is not within limits that packages are made for."""
-    return ClaimNeed("others", limit, f"is not {limit}")
+    return ClaimNeed("others", limit, f"does not satisfy {limit}")
 
 
 def made_for(name: str, url: str, family: Family) -> Iterator[AnyNeed]:
@@ -231,17 +231,19 @@ def about_age(chosen: Mapping[str, Chosen], family: Family) -> Iterator[PlanWarn
             continue
         for package, uploaded in _binaries(chosen, one.module):
             if uploaded < (one.published_before or ""):
-                text = f"{package.label} is older than {module.label}'s interface; if it uses that, importing it fails"
-                yield PlanWarning("older-than-abi", text, f'then add "{one.module}{one.module_versions}"')
+                text = f"{package.label} is older than the binary interface of {module.label}; importing it may fail"
+                yield PlanWarning(
+                    "older-than-abi", text, f'if importing fails, add "{one.module}{one.module_versions}"'
+                )
     if "torch" in chosen:
         torch = chosen["torch"].candidate
         for package, uploaded in _binaries(chosen, "torch"):
             # What is compiled against torch's C++ interface loads beside that minor release only.
             later = [v for v, day in _first_days(family).items() if day > uploaded and v <= _minor(torch.version)]
             if later:
-                text = f"{package.label} is compiled, and older than {torch.label}"
+                text = f"{package.label} has compiled code and is older than {torch.label}"
                 text = f"{text}; if it is linked to torch, importing it fails"
-                yield PlanWarning("older-than-abi", text, f'then add "torch<{min(later)}"')
+                yield PlanWarning("older-than-abi", text, f'if importing fails, add "torch<{min(later)}"')
 
 
 def _binaries(chosen: Mapping[str, Chosen], module: str) -> Iterator[tuple[Candidate, str]]:
@@ -285,15 +287,17 @@ def about_borrowed(chosen: Mapping[str, Chosen], family: Family) -> Iterator[Pla
         if needed and needed not in majors and not _on_machines(needed, family):
             lacking.setdefault(needed, []).append(build)
         if build.torch_cuda and "torch" not in chosen:
-            text = f"{build.package} {build.version} imports torch and does not require it"
+            text = f"{build.package} {build.version} imports torch but does not require it"
             yield PlanWarning(
-                "torch-not-required", text, "add torch to the requirements, unless it is installed already"
+                "torch-not-required", text, "add torch to the requirements, unless torch is already installed"
             )
     for major, some in lacking.items():
         names = " and ".join(f"{build.package} {build.version}" for build in some)
-        text = f"nothing in the plan provides the libraries of CUDA {major}, which {names} requires"
-        asked = [f"ask for {build.package}[{','.join(extras)}]" for build in some if (extras := _bringing(build))]
-        yield PlanWarning("cuda-libraries-missing", text, ", or ".join([*asked[:1], f"install CUDA {major} there"]))
+        text = f"no package in the plan provides the CUDA {major} libraries that {names} requires"
+        asked = [f"request {build.package}[{','.join(extras)}]" for build in some if (extras := _bringing(build))]
+        yield PlanWarning(
+            "cuda-libraries-missing", text, ", or ".join([*asked[:1], f"install CUDA {major} on the machine"])
+        )
 
 
 def _is_told(build: Build, family: Family) -> bool:
@@ -344,7 +348,7 @@ def about_optional(chosen: Mapping[str, Chosen], family: Family) -> Iterator[Pla
             continue
         if option.verdict.failures and any(machine.gpus for machine in family.machines):
             text = f"{name} {option.build.version} does not use the GPU: {option.verdict.failures[0].text}"
-            yield PlanWarning("gpu-unused", text, "it works on the CPU; if it must use the GPU, plan it without torch")
+            yield PlanWarning("gpu-unused", text, "it works on the CPU; to use the GPU, plan it without torch")
 
 
 def _parts(package: PlannedPackage, requested: Collection[str], catalogue: Catalogue) -> list[GpuPart]:
@@ -361,7 +365,7 @@ def _gpu_parts(package: str, version: str, catalogue: Catalogue) -> Iterator[Gpu
 
 
 def _ask_for(part: GpuPart) -> str | None:
-    return "; ".join(filter(None, (f"ask for {part.ask}" if part.ask else None, part.note))) or None
+    return "; ".join(filter(None, (f"request {part.ask}" if part.ask else None, part.note))) or None
 
 
 def _all_run(cuda: str, machines: Sequence[Machine], facts: Facts) -> bool:
@@ -385,4 +389,6 @@ def about_stand_in_triton(packages: Sequence[PlannedPackage], family: Family) ->
         release = family.facts.tritons.get(Version(package.version).base_version)
         if package.name in stand_ins and release and oldest and oldest < ComputeCapability.parse(release.min_cc):
             text = f"{package.name} {package.version} supports cc {release.min_cc} and newer, not {oldest}"
-            yield PlanWarning("triton-limited", f"{text}; torch itself runs; torch.compile and Triton kernels do not")
+            yield PlanWarning(
+                "triton-limited", f"{text}; torch itself runs, but torch.compile and Triton kernels do not"
+            )

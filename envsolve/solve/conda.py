@@ -112,7 +112,7 @@ class Solver:
                 return self._on_cuda(question, allowed)
             except UnsolvableError as error:
                 failure = error  # the widest question has the most telling answer
-        raise failure or UnsolvableError(["no channel has a build that the machines run"])
+        raise failure or UnsolvableError(["no channel has a build that runs on the machines"])
 
     def _allowed(self, subdir: str) -> Iterator[dict[str, tuple[Candidate, ...]]]:
         """For each tier the judged packages that may be chosen; empty for a package of which no build is usable."""

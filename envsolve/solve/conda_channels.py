@@ -159,13 +159,14 @@ class Channels:
     def _channel(self, name: str) -> Any:
         if not name.strip() or not _may_be_there(name):
             raise UsageError(
-                f"conda channel {name!r} does not exist", hint="name a channel (conda-forge) or its directory"
+                f"conda channel {name!r} does not exist",
+                hint="give the name of a channel (conda-forge) or its directory",
             )
         try:
             return self._rattler.Channel(clean_url(name))
         except Exception as error:
             told = without_secrets(f"{name!r} is not a conda channel: {error}")
-            raise UsageError(told, hint="name it: conda-forge") from error
+            raise UsageError(told, hint="give the name of a channel, such as conda-forge") from error
 
     def _spec(self, spec: Spec) -> Any:
         try:
@@ -214,10 +215,10 @@ class Channels:
         except (errors.GatewayError, errors.FetchRepoDataError, errors.IoError) as error:
             told = without_secrets(" and ".join(names))
             if self._offline:
-                hint = "run once without --offline; what it fetches stays in the cache"
+                hint = "run the command once without --offline; the cache keeps what it downloads"
                 raise IndexUnavailableError(f"the cache has no index of {told}", hint=hint) from error
             text = f"the conda channel {told} could not be read: {_first_cause(error)}"
-            hint = "check the network and proxy settings, or name a mirror: --channel https://..."
+            hint = "check the network and proxy settings, or use a mirror: --channel https://..."
             kind = _OddRecordError if _ODD.search(str(error)) else IndexUnavailableError
             raise kind(text, hint=hint) from error
         except errors.CacheDirError as error:
@@ -269,7 +270,7 @@ def _check_allowed(chosen: Mapping[str, Candidate], only: Mapping[str, Sequence[
     """
     for name, some in only.items():
         if name in chosen and chosen[name].url not in {one.url for one in some}:
-            raise UnsolvableError([f"the solver chose {chosen[name].filename}, which the machines do not run"])
+            raise UnsolvableError([f"the solver chose {chosen[name].filename}, which does not run on the machines"])
 
 
 def _may_be_there(name: str) -> bool:

@@ -34,8 +34,8 @@ def rattler() -> Any:
         return importlib.import_module("rattler")
     except ImportError as error:
         raise UsageError(
-            f"conda packages are solved and installed with py-rattler, which is not installed ({error})",
-            hint=f"install it beside envsolve: {_INSTALL}",
+            f"envsolve needs py-rattler for conda packages, and it is not installed ({error})",
+            hint=f"install it into envsolve's environment: {_INSTALL}",
         ) from error
 
 

@@ -54,7 +54,7 @@ def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
         yield Limit("variant", limits.variant, f"the CUDA variant {limits.variant} was requested")
     if family.exclude_newer:
         day = family.exclude_newer.partition("T")[0]
-        yield Limit("exclude_newer", family.exclude_newer, f"nothing published on {day} or later is considered")
+        yield Limit("exclude_newer", family.exclude_newer, f"--exclude-newer excludes files uploaded on {day} or later")
     several = len(family.machines) > 1
     have = "the machines have" if several else "the machine has"
     libcs = dict.fromkeys(m.platform.libc for m in family.machines if m.platform and m.platform.libc)
@@ -75,7 +75,7 @@ def _of_accelerators(family: Family, one_has: str, all_have: str) -> Iterator[Li
         yield Limit("driver", driver, f"{one_has} driver {driver}")
     gpus = {gpu.label: gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc}
     for label, cc in gpus.items():
-        yield Limit("gpus", label, f"{one_has} {label}, which needs code that {cc.sm} runs")
+        yield Limit("gpus", label, f"{one_has} {label}, which requires code for {cc.sm}")
     if not gpus and family.wants_cpu:
         yield Limit("gpus", "", f"{all_have} no NVIDIA GPU")
 
@@ -186,8 +186,8 @@ def gpu_excluded(name: str, version: Version, family: Family) -> str | None:
             below = gpu.cc and one.min_cc and gpu.cc < ComputeCapability.parse(one.min_cc)
             above = gpu.cc and one.max_cc and gpu.cc > ComputeCapability.parse(one.max_cc)
             if below or above:
-                limit = f"older than cc {one.min_cc}" if below else f"newer than cc {one.max_cc}"
-                return f"{name} {version} supports no GPU {limit}; the machine has {gpu.label}"
+                limit = f"below compute capability {one.min_cc}" if below else f"above compute capability {one.max_cc}"
+                return f"{name} {version} does not support GPUs {limit}; the machine has {gpu.label}"
     return None
 
 
@@ -319,7 +319,7 @@ def about_binding(solution: Solution, family: Family, limits: Limits) -> Iterato
         return
     for binding in fleet.bindings(lambda other: _gain(chosen, other) is not None):
         text = f"without {binding.held}, {_gain(chosen, binding.torch)} would run on {binding.others}"
-        yield PlanWarning("machine-binds", text, "plan for it separately")
+        yield PlanWarning("machine-binds", text, "plan for this machine separately")
 
 
 def about_companions(solution: Solution, family: Family, limits: Limits) -> Iterator[PlanWarning]:
@@ -338,8 +338,11 @@ def about_companions(solution: Solution, family: Family, limits: Limits) -> Iter
         if family.follows_torch(name) and next(family.pairings({"torch": newest, name: specifier}), None) is None
     ]
     if lacking:
-        text = f"{although_newer(chosen, best)}, because no build of {' or '.join(lacking)} for that one is known"
-        hint = "nothing has to be done; if one was published since: `envsolve index update`, then plan again"
+        text = (
+            f"{although_newer(chosen, best)}, because the catalogue has no build of {' or '.join(lacking)} for the "
+            "newer torch"
+        )
+        hint = "you do not have to do anything; to look for newer builds: `envsolve index update`, then plan again"
         yield PlanWarning("torch-held-back", text, hint)
 
 

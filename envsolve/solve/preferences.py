@@ -185,7 +185,7 @@ def parse_exclude_newer(text: str) -> str:
             instant = instant.astimezone(datetime.timezone.utc)
     except (ValueError, OverflowError) as error:
         hint = "write it as 2026-01-31 or 2026-01-31T12:00:00Z"
-        raise UsageError(f"--exclude-newer {text}: not a date", hint=hint) from error
+        raise UsageError(f"--exclude-newer {text} is not a date", hint=hint) from error
     return instant.replace(tzinfo=None).isoformat(timespec="seconds")
 
 

@@ -110,8 +110,10 @@ def solve(provider: Provider, needs: Sequence[Need], variant: str | None, budget
     except ResolutionImpossible as impossible:
         raise UnsolvableError([Cause(cause.requirement, cause.parent) for cause in impossible.causes]) from None
     except TooLongError as endless:
-        hint = "pin some of the requirements, those without a version first"
-        raise EnvsolveError(f"no answer: too many versions conflict{_last(endless)}", hint=hint) from None
+        hint = "pin some of the requirements; begin with those without a version"
+        raise EnvsolveError(
+            f"the search was stopped without an answer, because too many versions conflict{_last(endless)}", hint=hint
+        ) from None
     return _solution(found.state.mapping, _edges(found.state), found.rounds)
 
 

@@ -148,7 +148,7 @@ def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[C
         elif package.kind == "sdist" and package.name not in named and not pure:
             version = "" if package.version == str(UNREAD) else f" {package.version}"
             text = f"{package.name}{version} is built from source"
-            yield PlanWarning("source-build", text, "building it requires a compiler, and nvcc for CUDA code")
+            yield PlanWarning("source-build", text, "to build it you need a compiler, and nvcc if it has CUDA code")
 
 
 def is_unread(package: PlannedPackage, catalogue: Catalogue) -> bool:
@@ -168,26 +168,39 @@ def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Ite
         project = _project(package, catalogue.source_projects)
         if tree.unread is not None:
             text = f"the source tree of {name} was not read: {tree.unread}"
-            yield PlanWarning("tree-unread", text, "plan again where it can be reached; until then no lock can be made")
+            yield PlanWarning(
+                "tree-unread", text, "plan again on a machine that can reach it; until then the plan cannot be locked"
+            )
         elif not tree.exact and project is not None and project.requires is not None:
             source = catalogue.source(project.source)
             told = f" ({source.title})" if source else ""
-            text = f"{name} computes its dependencies when it is built; the plan uses those of a known commit{told}"
+            text = (
+                f"{name} determines its dependencies only when it is built; the plan uses those of a known commit{told}"
+            )
             yield PlanWarning("dependencies-guessed", text, None)
         elif not tree.exact and package.requires:
-            text = f"{name} computes its dependencies when it is built; the plan uses those that its files list"
+            text = (
+                f"{name} determines its dependencies only when it is built; the plan uses the ones that its files list"
+            )
             yield PlanWarning(
-                "dependencies-guessed", text, "--build-metadata lets pip compute them, which runs its code"
+                "dependencies-guessed",
+                text,
+                "with --build-metadata, pip builds the package to read them; this runs code of the package",
             )
         elif is_unread(package, catalogue):
-            text = f"{name} computes its dependencies when it is built, and envsolve did not run its code"
+            text = f"{name} determines its dependencies only when it is built, and envsolve did not build it"
             yield PlanWarning(
-                "dependencies-unknown", text, "request them as well; envsolve install says which are missing"
+                "dependencies-unknown",
+                text,
+                "add its dependencies to the requirements; envsolve install reports which are missing",
             )
         if tree.folder is not None and tree.unread is None:
-            text = f"{name} is built from the directory {tree.folder} as it is at install time, on this computer only"
+            text = (
+                f"{name} is built from the directory {tree.folder} on this machine, with the files that are there at "
+                "install time"
+            )
             yield PlanWarning(
-                "folder", text, "to build it again elsewhere, request a commit of its repository: git+https://"
+                "folder", text, "to build it on other machines, request a commit of its repository: git+https://"
             )
 
 
@@ -310,17 +323,14 @@ def on_windows(toolchain: Toolchain, cautions: Sequence[PlanWarning]) -> tuple[T
     names = ", ".join(dict.fromkeys((*toolchain.compiles, *toolchain.compiles_at_use)))
     if names:
         nvcc = f"nvcc {toolchain.nvcc}" if toolchain.nvcc else "an nvcc"
-        text = f"{names} will be compiled from source, on Windows by {nvcc} and Microsoft's C++ compiler, whose "
-        text += "compatible versions are not known; envsolve install is for Linux"
-        way = "take versions that have wheels for Windows, or WSL 2, which also has the GPU: --platform linux-x86_64"
+        text = f"{names} must be compiled from source with {nvcc} and Microsoft's C++ compiler; which versions "
+        text += "of it are compatible is not known, and `envsolve install` supports only Linux"
+        way = (
+            "request versions that have wheels for Windows; or use WSL 2, which can use the GPU: --platform "
+            "linux-x86_64"
+        )
         told.insert(0, PlanWarning("compiles", text, way))
     plain = replace(
-        toolchain,
-        host_compiler=None,
-        host_compilers=None,
-        gcc_min=None,
-        gcc_max=None,
-        get_nvcc=None,
-        nvcc_packages={},
+        toolchain, host_compiler=None, host_compilers=None, gcc_min=None, gcc_max=None, get_nvcc=None, nvcc_packages={}
     )
     return plain, tuple(told)

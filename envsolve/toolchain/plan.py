@@ -29,7 +29,7 @@ from envsolve.solve.outcome import PlanWarning
 from envsolve.toolchain.model import Compiled, Toolchain, nvcc_of, own_toolkit, reach_of
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 
-_NOT_ISOLATED = "without build isolation (--no-build-isolation), so that the build sees what is in this plan"
+_NOT_ISOLATED = "without build isolation (--no-build-isolation), so that the build uses the packages of this plan"
 _ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
 
 
@@ -100,8 +100,11 @@ def about_missing_tools(toolchain: Toolchain, planned: Mapping[str, str]) -> Ite
     """
     lacking = [str(n.requirement) for n in build_needs(toolchain) if not _is_met(n.requirement, planned)]
     if lacking and toolchain.compiles:
-        text = f"compiling {', '.join(toolchain.compiles)} needs {', '.join(lacking)}, which the plan could not add"
-        yield PlanWarning("build-requires", text, "request it by name to see what conflicts with it")
+        text = (
+            f"compiling {', '.join(toolchain.compiles)} requires "
+            f"{', '.join(lacking)}, but no version of it fits the plan"
+        )
+        yield PlanWarning("build-requires", text, "add it to the requirements to see the conflict")
 
 
 def where_it_runs(toolchain: Toolchain) -> dict[str, str]:
@@ -155,9 +158,9 @@ def _checks(cuda: str | None, knows: Reason, listed: Reason | None, driver_cuda:
         yield listed.text
     if listed is not None and listed.ok and cuda and driver_cuda:
         if CudaVersion.parse(cuda) <= CudaVersion.parse(driver_cuda):
-            yield f"the driver knows CUDA {driver_cuda} in full: it also compiles PTX of nvcc {cuda}"
+            yield f"the driver fully supports CUDA {driver_cuda}, so it also compiles PTX of nvcc {cuda}"
         else:
-            yield f"no PTX is generated, because the driver compiles none that is newer than CUDA {driver_cuda}"
+            yield f"the build generates no PTX, because the driver cannot compile PTX newer than CUDA {driver_cuda}"
 
 
 def _cards(machines: Sequence[Machine]) -> list[ComputeCapability]:
@@ -206,13 +209,20 @@ def _about_compiling(toolchain: Toolchain) -> Iterator[PlanWarning]:
         set_to = [f"{name}={value}" for name, value in toolchain.environment.items()]
         takes = ", ".join([*parts, *set_to])
         text = f"{', '.join(toolchain.compiles)} will be compiled from source"
-        text += f"; that takes {takes}" if takes else ""
+        text += f"; this requires {takes}" if takes else ""
         them = "it" if len(toolchain.compiles) == 1 else "them"
-        yield PlanWarning("compiles", text, f"envsolve install does that; by hand, build {them} {_NOT_ISOLATED}")
+        yield PlanWarning(
+            "compiles",
+            text,
+            f"`envsolve install` compiles {them}; if you use another installer, build {them} {_NOT_ISOLATED}",
+        )
     later = [name for name in toolchain.compiles_at_use if name not in toolchain.compiles]
     if later:
-        text = f"{', '.join(later)} compiles CUDA code at its first use; that takes {', '.join(parts)} where it runs"
-        yield PlanWarning("compiles-at-use", text, "a g++ within these limits is also required")
+        text = (
+            f"{', '.join(later)} compiles CUDA code when it is first used; this requires {', '.join(parts)} on the "
+            "machine that runs it"
+        )
+        yield PlanWarning("compiles-at-use", text, "also install a g++ of such a version on that machine")
 
 
 def _about_limits(cuda: str | None, knows: Reason, listed: Reason | None) -> Iterator[PlanWarning]:
@@ -220,10 +230,10 @@ def _about_limits(cuda: str | None, knows: Reason, listed: Reason | None) -> Ite
     if knows.ok is False:
         yield PlanWarning("toolchain", knows.text)
     elif knows.ok is None and cuda is None:
-        yield PlanWarning("toolchain", knows.text, "name the driver: --driver, --target, --machine")
+        yield PlanWarning("toolchain", knows.text, "give the driver with --driver, --target or --machine")
     if listed is not None and not listed.ok:
         yield PlanWarning(
-            "toolchain", listed.text, "name the GPUs: --gpu, --target, --machine" if listed.ok is None else None
+            "toolchain", listed.text, "give the GPUs with --gpu, --target or --machine" if listed.ok is None else None
         )
 
 
@@ -231,7 +241,7 @@ def _about_host(toolchain: Toolchain, gcc: GccRange, machines: Sequence[Machine]
     """Host compilers on the machines that are not suitable."""
     bounds = "; ".join(reason.text for reason in gcc.reasons)
     if gcc.empty:
-        yield PlanWarning("host-compiler", f"no gcc compiles this: {bounds}")
+        yield PlanWarning("host-compiler", f"no gcc version can compile this: {bounds}")
         return
     majors = set(_gccs(machines))
     # Without a description of the compilers nothing is known, and a warning would be wrong more often than right.
@@ -240,7 +250,7 @@ def _about_host(toolchain: Toolchain, gcc: GccRange, machines: Sequence[Machine]
         yield PlanWarning(
             "host-compiler",
             f"the machine has {have}; {bounds}",
-            f"install {toolchain.host_compiler} and set CC and CXX",
+            f"install {toolchain.host_compiler} and set CC and CXX to it",
         )
 
 
@@ -265,18 +275,18 @@ def _about_nvcc(
         ways = [*_other_variants(torch, machines, driver_cuda, catalogue)] if torch else []
         ways += [f"{toolchain.get_nvcc}, then run the same command again"] if toolchain.get_nvcc else []
         brought = toolchain.compiles and "conda" in toolchain.nvcc_packages
-        ways += ["envsolve[conda], with which envsolve install installs it from conda-forge"] if brought else []
+        ways += ["install envsolve[conda]; `envsolve install` then installs nvcc from conda-forge"] if brought else []
         yield PlanWarning("nvcc", text, "; or: ".join(ways) or None)
     elif have and toolchain.nvcc_from == "pip" and own_toolkit(wanted, machines) is None:
         text = f"the machine has nvcc {have}; {why}"
-        yield PlanWarning("nvcc", text, f"the plan has its own nvcc {wanted}; CUDA_HOME must point to it")
+        yield PlanWarning("nvcc", text, f"the plan has its own nvcc {wanted}; set CUDA_HOME to its directory")
 
 
 def _other_variants(
     torch: Build, machines: Sequence[Machine], driver_cuda: str | None, catalogue: Catalogue
 ) -> Iterator[str]:
     """Variants of the same torch whose nvcc is available and whose CUDA family the drivers run."""
-    told = {"machine": "for the nvcc that is there", "pip": "whose nvcc is in packages of the default index"}
+    told = {"machine": "for which the machine has an nvcc", "pip": "for which the default index has an nvcc"}
     same = (b for b in catalogue.builds("torch") if b.version == torch.version and b.platform == torch.platform)
     for variant, cuda in dict.fromkeys((b.variant, b.cuda) for b in same):
         # Rule 1: a driver runs every minor of its own CUDA major, and none of a newer major.
@@ -297,31 +307,40 @@ def _about_project(
     """Requirements of the project itself that the plan does not meet."""
     own = project.arch_variable
     if own is None and torch is not None and "nvcc" in project.tools:
-        text = f"{project.package} chooses the GPUs to compile for by itself, whatever {_ARCH_LIST} says"
+        text = f"{project.package} ignores {_ARCH_LIST} and decides itself for which GPUs it is compiled"
         yield PlanWarning("extension-archs", text)
     elif own not in (None, _ARCH_LIST) and cards and written_archs(project, cards, facts) is None:
         listed = ", ".join(map(str, cards))
         takes = ", ".join(project.archs)
-        text = f"{project.package} reads the GPUs to compile for from {own}, which supports {takes} and not {listed}"
+        text = (
+            f"{project.package} reads from {own} for which GPUs it is compiled, and this variable supports {takes} "
+            f"but not {listed}"
+        )
         yield PlanWarning("extension-archs", text)
     if project.min_cc is not None:
         too_old = [str(cc) for cc in cards if cc < ComputeCapability.parse(project.min_cc)]
         if too_old:
-            text = f"{project.package} compiles for cc {project.min_cc} and newer, not for cc {', '.join(too_old)}"
+            text = (
+                f"{project.package} can be compiled only for compute capability {project.min_cc} and newer, not for "
+                f"{', '.join(too_old)}"
+            )
             yield PlanWarning("extension-gpu", text)
     if project.cuda_option is not None:
-        text = f"{project.package} is compiled only for the CPU if its build sees no GPU, for example in a Docker build"
+        text = (
+            f"{project.package} is compiled only for the CPU if no GPU is visible during the build, for example in a "
+            "Docker build"
+        )
         by_hand = f"pip install --config-settings=--build-option={project.cuda_option}"
-        way = f"build it on the machine with the GPU, or by hand: {by_hand}"
+        way = f"build it on a machine with a GPU, or force GPU support: {by_hand}"
         yield PlanWarning("extension-sees-gpu", text, way)
     if torch is None:
         if wheels := project.wheel_packages.get(str(CudaVersion.parse(cuda).major)) if cuda else None:
-            text = f"{project.package} is also published as wheels, {wheels}"
-            yield PlanWarning("ready-wheel-elsewhere", text, f"ask for {wheels} to compile nothing")
+            text = f"the same project is also published as wheels under the name {wheels}"
+            yield PlanWarning("ready-wheel-elsewhere", text, f"request {wheels} to compile nothing")
         return
     if project.cuda and torch.cuda and not SpecifierSet(project.cuda).contains(torch.cuda):
         text = f"{project.package} requires CUDA {project.cuda}, but torch was built with {torch.cuda}"
         yield PlanWarning("extension-cuda", text, "choose another variant with --cuda")
     if project.torch and not SpecifierSet(project.torch).contains(torch.version):
         text = f"{project.package} requires torch {project.torch}; the plan has {torch.version}"
-        yield PlanWarning("extension-torch", text, f"ask for it: 'torch{project.torch}'")
+        yield PlanWarning("extension-torch", text, f"request 'torch{project.torch}'")

@@ -25,7 +25,7 @@ def test_the_verdicts_of_a_pinned_build_are_shown() -> None:
     error = said("H100, driver 580.95, linux-x86_64, glibc 2.35", Spec("pytorch", "2.7.*"))
     assert error.exit_code == 5 and error.hint == "try again"
     first, *lines = error.message.splitlines()
-    assert first == "the channel conda-forge cannot be read; what the catalogue says of the builds:"
+    assert first == "the channel conda-forge cannot be read; what the catalogue knows about the builds:"
     assert lines and all("pytorch 2.7." in line for line in lines if "more" not in line)
     assert any("native code" in line for line in lines)
 

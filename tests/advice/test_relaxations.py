@@ -62,7 +62,7 @@ def test_what_no_other_version_helps_is_given_up(world: World) -> None:
     world.default.wheel("other", "1.0", requires=["base==2.0"])
     world.default.wheel("base", "1.0")
     world.default.wheel("base", "2.0")
-    assert [text for text, _ in _ways(world, "one", "other")] == ["give up one", "give up other"]
+    assert [text for text, _ in _ways(world, "one", "other")] == ["leave out one", "leave out other"]
 
 
 def test_a_sibling_for_another_cuda_is_proposed_only_if_the_rest_fits(world: World) -> None:
@@ -70,7 +70,7 @@ def test_a_sibling_for_another_cuda_is_proposed_only_if_the_rest_fits(world: Wor
     for package in ("maker-cu11", "maker-cu12"):
         world.default.wheel(package, "1.0", requires=["base"])
     world.default.wheel("base", "1.0")
-    sibling = ("ask for maker-cu11 instead of maker-cu12", "maker-cu11 1.0")
+    sibling = ("request maker-cu11 instead of maker-cu12", "maker-cu11 1.0")
     assert sibling in _ways(world, "maker-cu12", target=target)
     world.default.wheel("app", "1.0", requires=["maker-cu12"])
     assert sibling not in _ways(world, "maker-cu12", "app", target=target)

@@ -28,8 +28,11 @@ def test_a_variant_without_code_for_the_gpu(family: Family) -> None:
     source = Source("torch", "https://download.pytorch.org/whl/cu124", f"{Path('pyproject.toml')} line 19")
     (found,) = about_sources((source,), "cu130", family)
     assert found.code == "source-does-not-run"
-    assert "pyproject.toml line 19: torch comes from" in found.message and "no code for cc 12.0" in found.message
-    assert found.remedy == 'write there: url = "https://download.pytorch.org/whl/cu130"'
+    assert (
+        "pyproject.toml line 19: the project takes torch from" in found.message
+        and "no code for cc 12.0" in found.message
+    )
+    assert found.remedy == 'change the line to: url = "https://download.pytorch.org/whl/cu130"'
 
 
 def test_the_extra_of_the_project_whose_index_runs_is_proposed(tmp_path: Path) -> None:
@@ -75,6 +78,6 @@ def test_a_machine_that_no_declared_environment_covers(family: Family) -> None:
     machines = environments_of(family.machines, "3.12")
     windows = (Marker("sys_platform == 'win32'"), "pyproject.toml [tool.uv] environments")
     (found,) = about_environments((windows,), machines)
-    assert found.code == "environment-not-locked" and "no marker there matches linux-x86_64" in found.message
+    assert found.code == "environment-not-locked" and "no marker matches linux-x86_64" in found.message
     assert not list(about_environments((windows, (Marker("sys_platform == 'linux'"), "")), machines))
     assert not list(about_environments((), machines))

@@ -13,9 +13,9 @@ from bench.compare import differences, refusal
     ("fact", "rule"),
     [
         ("no numpy ==1.24.4 has a file for Python 3.12 on this platform; pre-releases apart", "rule 11"),
-        ("demo 2.0 needs Python <3.11", "rule 11"),
+        ("demo 2.0 requires Python <3.11", "rule 11"),
         ("onnxruntime-gpu 1.31.1 [cu130] installs the files of onnxruntime", "rule 9"),
-        ("transformers 5.20.2 is made for torch>=2.6", "compiled_against.json"),
+        ("transformers 5.20.2 is built for torch>=2.6", "compiled_against.json"),
         ("vllm 0.9 needs transformers<4.50", None),
     ],
 )

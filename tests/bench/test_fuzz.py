@@ -105,7 +105,7 @@ def test_a_part_of_a_lock_that_is_read_late_is_refused_like_the_rest(tmp_path: P
     path.write_text(
         'version = 1\n[[package]]\nname = "a"\nsource = { virtual = "." }\ndependencies = [{ nam = "torch" }]\n'
     )
-    with pytest.raises(UsageError, match=r"not a uv\.lock as its tool writes it"):
+    with pytest.raises(UsageError, match=r"not a valid uv\.lock"):
         envsolve.check_lock([path], [envsolve.describe_target("RTX 4090, driver 550, python 3.12")])
 
 

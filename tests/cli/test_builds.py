@@ -128,7 +128,9 @@ def test_the_fast_paths_of_the_gpu(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_fast_paths_of_builds_that_were_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    assert out(capsys, "torchvision", "--target", TURING, "--fast-paths").startswith("no build of torchvision that was")
+    assert out(capsys, "torchvision", "--target", TURING, "--fast-paths").startswith(
+        "none of the builds of torchvision"
+    )
 
 
 @pytest.mark.parametrize("option", ["--all", "--format=csv"])
@@ -136,7 +138,7 @@ def test_fast_paths_are_no_table(option: str, capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit) as left:
         run(["builds", "torch", "--target", TURING, "--fast-paths", option])
     assert left.value.code == 2
-    assert "--fast-paths is text or JSON" in capsys.readouterr().err
+    assert "--fast-paths prints only text or JSON" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 200])
@@ -150,7 +152,7 @@ def test_a_narrow_terminal_drops_the_oldest_variants(
     (header,) = (line for line in lines if line.startswith("release"))
     assert len(header) <= width
     assert header.split()[-1] == "cu129", "the newest stays"
-    assert ("too narrow for" in "\n".join(lines)) == (width < 74)
+    assert ("too narrow" in "\n".join(lines)) == (width < 74)
 
 
 @pytest.mark.parametrize(

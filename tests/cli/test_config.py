@@ -69,7 +69,7 @@ def test_a_project_does_not_switch_on_what_runs_code(project: Path) -> None:
         table = "[tool.envsolve]\n" if file.name == "pyproject.toml" else ""
         file.write_text(f"{table}build-metadata = true\n")
         if table:
-            with pytest.raises(UsageError, match="runs code of packages, so a project cannot set it"):
+            with pytest.raises(UsageError, match="makes packages run their code, so a project file may not set it"):
                 settings()
             file.write_text("")
     assert settings()["build-metadata"].value is True

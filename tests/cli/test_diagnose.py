@@ -36,7 +36,8 @@ def test_the_json_is_the_documented_one(tmp_path: Path) -> None:
     assert set(first) == {"cause", "certainty", "confidence", "explanation", "evidence", "remedies"}
     assert first["cause"] == "no-kernel-for-gpu"
     assert first["remedies"][0] == {
-        "text": "Install torch 2.8.0 [cu126]: sm_60 runs on NVIDIA GeForce GTX 1050; needs driver 525.60.13 or newer.",
+        "text": "Install torch 2.8.0 [cu126]: sm_60 runs on NVIDIA GeForce "
+        "GTX 1050; requires driver 525.60.13 or newer.",
         "command": "pip install torch==2.8.0+cu126 --index-url https://download.pytorch.org/whl/cu126",
     }
     assert any(text.startswith("line 1: ") for text in first["evidence"])

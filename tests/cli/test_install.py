@@ -13,12 +13,7 @@ from envsolve.install.errors import Step
 from envsolve.system import progress
 
 # Recorded from uv 0.11 and pip 25.
-UV = (
-    "Resolved 2 packages in 7ms",
-    "Downloading torch (846.4MiB)",
-    "Downloading numpy (16.0MiB)",
-    " Downloaded numpy",
-)
+UV = ("Resolved 2 packages in 7ms", "Downloading torch (846.4MiB)", "Downloading numpy (16.0MiB)", " Downloaded numpy")
 PIP = (
     "Collecting numpy==2.3.4",
     "  Downloading numpy-2.3.4-cp312-cp312-manylinux_2_28_x86_64.whl (16.6 MB)",
@@ -61,7 +56,7 @@ def test_bytes_are_counted_when_a_file_is_there(lines: Sequence[str], size: int,
         status = progress._status
         assert (status.done, status.total, status.note) == (size, 1_000_000_000, f"downloading torch ({torch})")
         show(Step("output", "Prepared 2 packages in 59.08s" if lines is UV else "Installing collected packages: torch"))
-        assert progress._status.text == "putting the files in place"
+        assert progress._status.text == "moving the files into place"
 
 
 # What uv 0.13 draws on a terminal of 60 columns, with its spinner, and what pip 23 and pip 26 draw.

@@ -88,7 +88,7 @@ def test_streams_that_cannot_take_a_result(line: str, code: int, said: str) -> N
         ("detect -o /no-such-folder/x.json", 2, "there is no directory"),
         ("plan six -o /tmp", 2, "is a directory"),
         ("plan six --format pylock -o pylock.a.b.toml", 2, "pylock.a.b.toml"),
-        ("install other.toml --prefix x", 2, "a lock file is named"),
+        ("install other.toml --prefix x", 2, "name of a lock file must be"),
     ],
 )
 def test_places_that_cannot_take_a_result(line: str, code: int, said: str) -> None:
@@ -191,7 +191,7 @@ def test_a_background_job_goes_on_ignoring_interrupts() -> None:
 
 TEXT = """For       NVIDIA H100 (cc 9.0), driver 580
 Warning   the libc of the machine is not known; glibc 2.28 or newer is assumed [libc-unknown]
-          check it there with: ldd --version
+          check it on the machine with: ldd --version
 torch     2.15.0  cu132  native sm_90 (measured)
 Next      envsolve plan torch --target 'H100, driver 580, linux-x86_64, glibc 2.35' -o pylock.toml
 """

@@ -100,7 +100,7 @@ def test_options_are_remembered_and_logins_are_not(index: Index) -> None:
 def test_a_lock_of_another_tool_remembers_nothing(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
     Path("pylock.toml").write_text('lock-version = "1.0"\ncreated-by = "x"\npackages = []\n')
     assert code("update") == 2
-    assert "does not say what it was made from" in capsys.readouterr().err
+    assert "does not record which requirements it was made from" in capsys.readouterr().err
     with pytest.raises(UsageError, match="cannot be read"):
         recall(Path("no.toml"))
 

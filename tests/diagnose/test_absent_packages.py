@@ -34,7 +34,7 @@ KINDS = {
         "ERROR: Could not find a version that satisfies the requirement torch==2.8.0+cu128"
         " (from versions: 2.7.1, 2.8.0)",
         "index-confusion",
-        r"^Ask only the index of cu128",
+        r"^Use only the cu128 index",
     ),
     "a difference of CUDA that DeepSpeed accepts": (
         "[BUG] Installed CUDA version 12.4 does not match the version torch was compiled with 12.1\n"

@@ -45,7 +45,7 @@ KINDS = {
         "Could not find the bitsandbytes CUDA binary at PosixPath('/srv/src/bnb/bitsandbytes/libbitsandbytes_cuda126"
         ".so')\nCUDA Setup failed despite GPU being available.",
         "mixed-flavours",
-        r"sources in /srv/src/bnb.*cd / &&",
+        r"source directory /srv/src/bnb.*cd / &&",
     ),
     "gsplat without MSVC": (
         "subprocess.CalledProcessError: Command '['where', 'cl']' returned non-zero exit status 1.",
@@ -92,8 +92,7 @@ KINDS = {
     ),
     "torchvision of another torch in a portable ComfyUI": (
         "D:\\ComfyUI_cu128_50XX\\python_embeded\\Lib\\site-packages\\torchvision\\io\\image.py:14: UserWarning: "
-        "Failed to "
-        "load image Python extension: '[WinError 127] The specified procedure could not be found'",
+        "Failed to load image Python extension: '[WinError 127] The specified procedure could not be found'",
         "mixed-flavours",
         r"python_embeded\\python\.exe .*torch==\S+cu128 torchvision==\S+cu128 torchaudio==",
     ),
@@ -221,7 +220,7 @@ KINDS = {
         "kernel image is "
         "available for execution on the device",
         "no-kernel-for-gpu",
-        "No torch that the catalogue describes",
+        "No torch in the catalogue",
     ),
     "CTranslate2 without cuBLAS on Linux": (
         "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
@@ -239,9 +238,8 @@ KINDS = {
         "ctranslate2>=4",
     ),
     "an engine of another TensorRT": (
-        "Error Code 1: Serialization (Serialization assertion stdVersionRead == serializationVersion "
-        "failed.Version tag does"
-        " not match. Note: Current Version: 228, Serialized Engine Version: 236)",
+        "Error Code 1: Serialization (Serialization assertion stdVersionRead == serializationVersion failed.Version "
+        "tag does not match. Note: Current Version: 228, Serialized Engine Version: 236)",
         "library-mismatch",
         "trtexec",
     ),

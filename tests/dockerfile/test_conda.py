@@ -38,8 +38,8 @@ def test_the_build_that_conda_takes(catalogue: Catalogue, words: str, target: st
 def test_what_is_said_of_the_gpu_ends_it(catalogue: Catalogue) -> None:
     text = f"{CONDA}RUN mamba install pytorch-gpu -c conda-forge\n"
     [finding] = check(text, ADA, catalogue).findings
-    assert finding.level == "error" and finding.remedies[0].startswith("before it: ENV CONDA_OVERRIDE_CUDA=")
-    variable = finding.remedies[0].removeprefix("before it: ")
+    assert finding.level == "error" and finding.remedies[0].startswith("add before this line: ENV CONDA_OVERRIDE_CUDA=")
+    variable = finding.remedies[0].removeprefix("add before this line: ")
     assert not check(text.replace("RUN", f"{variable}\nRUN"), ADA, catalogue).findings
 
 
@@ -58,4 +58,4 @@ def test_an_environment_file_is_read_with_what_pip_adds(catalogue: Catalogue, tm
     (tmp_path / "environment.yml").write_text("dependencies:\n- python=3.11\n- pip:\n  - torch==2.2.3\n")
     assert [f.code for f in check(text, HOPPER, catalogue, tmp_path).findings] == ["unpublished-build"]
     (tmp_path / "environment.yml").write_text("- what\n")
-    assert "in another form" in check(text, HOPPER, catalogue, tmp_path).unjudged[0].text
+    assert "in a known format" in check(text, HOPPER, catalogue, tmp_path).unjudged[0].text

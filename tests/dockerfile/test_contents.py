@@ -161,7 +161,7 @@ def test_what_a_project_of_the_context_requires_is_read(catalogue: Catalogue, tm
     assert unknown.text == "the dependencies of own-tools are not known"
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'own'\ndynamic = ['version', 'dependencies']\n")
     [unread] = check(text, target, catalogue, tmp_path).unjudged
-    assert unread.text == ".: its dependencies are not read"
+    assert unread.text == ".: envsolve does not read its dependencies"
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ def test_the_tag_does_not_say_what_somebody_put_on_a_distribution(
     catalogue: Catalogue, image: str, known: bool
 ) -> None:
     unjudged = [one.text for one in check(f"FROM {image}\n", NEW, catalogue).unjudged]
-    assert unjudged == ([] if known else [f"{image}: what this image contains is not known"])
+    assert unjudged == ([] if known else [f"{image}: the contents of this image are not known"])
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("RUN cargo build --release --features cuda\n", "cargo: the GPUs"),
-        ("RUN cmake -B build . && make -C build\n", "cmake: the GPUs"),
+        ("RUN cargo build --release --features cuda\n", "cargo: it is not known for which GPUs"),
+        ("RUN cmake -B build . && make -C build\n", "cmake: it is not known for which GPUs"),
         ("RUN cmake -DCMAKE_CUDA_ARCHITECTURES=86 . && make\n", None),
     ],
 )
@@ -200,4 +200,4 @@ def test_a_torch_that_something_unread_may_have_brought_is_no_certain_fault(cata
     text = f"{PYTHON}RUN pip install git+https://github.com/own/tools\nRUN pip install ultralytics\n"
     [finding] = check(text, OLD, catalogue).findings
     assert (finding.code, finding.level) == ("build-does-not-run", "warning")
-    assert "if pip finds none in the image" in finding.text
+    assert "if the image has no torch yet" in finding.text

@@ -117,5 +117,5 @@ def test_an_option_behind_a_requirement(tmp_path: Path, installer: str, level: s
     (tmp_path / "r.txt").write_text("flask\ntorch==2.6.0 --index-url https://download.pytorch.org/whl/cu124\n")
     text = f"FROM python:3.12-slim-bookworm\nCOPY r.txt .\nRUN {installer} -r r.txt\n"
     [finding] = [one for one in report(text, ADA, tmp_path).findings if one.code == "requirement-line"]
-    assert (finding.line, finding.level, finding.remedies) == (3, level, ("put --index-url on a line of its own",))
+    assert (finding.line, finding.level, finding.remedies) == (3, level, ("write --index-url on a separate line",))
     assert finding.text.startswith("r.txt:2: ")

@@ -47,8 +47,8 @@ def found(text: str, target: str, catalogue: Catalogue, context: Path | None = N
             "cannot compile PTX",
         ),
         # setup.py, with and without cd, and trees that are not known.
-        (CU126 + CLONE + "RUN cd d2 && python setup.py develop\n", ADA, "error", "unset"),
-        (CU126 + CLONE + "WORKDIR d2\nRUN python3 setup.py install\n", ADA, "error", "unset"),
+        (CU126 + CLONE + "RUN cd d2 && python setup.py develop\n", ADA, "error", "is not set"),
+        (CU126 + CLONE + "WORKDIR d2\nRUN python3 setup.py install\n", ADA, "error", "is not set"),
         (CU126 + "RUN git clone https://x.example/own.git\nRUN pip install -e own\n", ADA, "warning", "if own has"),
         ("FROM python:3.12-slim\nRUN git clone https://x.example/own.git\nRUN pip install -e own\n", ADA, "", ""),
         (
@@ -73,13 +73,13 @@ def found(text: str, target: str, catalogue: Catalogue, context: Path | None = N
             CU126 + CLONE + "ENV TORCH_CUDA_ARCH_LIST=8.9\nRUN uv pip install -e d2\n",
             ADA,
             "warning",
-            "without this one",
+            "isolated environment",
         ),
         (
             CU126 + CLONE + "ENV TORCH_CUDA_ARCH_LIST=8.9\nRUN pip install -U pip && pip install -e d2\n",
             ADA,
             "warning",
-            "without this one",
+            "isolated environment",
         ),
     ],
 )
@@ -150,7 +150,7 @@ def test_a_setup_that_names_its_gpus_needs_no_list(catalogue: Catalogue, tmp_pat
     target = describe_target("RTX 4090, driver 560.35.03", catalogue)
     report = dockerfile.check_dockerfile(text, (target,), catalogue, tmp_path)
     assert not report.findings
-    assert [one.text for one in report.unjudged] == ["/app: its setup.py names the GPUs that it is compiled for"]
+    assert [one.text for one in report.unjudged] == ["/app: its setup.py decides for which GPUs it is compiled"]
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ def test_the_command_makes_the_next_plan_know_a_release(
         for said in (
             f"{own / 'builds/default/torch.json'}: torch 99.0 manylinux_2_28_x86_64\n"
             f"{own / 'torch_extensions.json'}: torch-extension 99.0",
-            "nothing new is published",
+            "no new release has been published",
         ):
             with pytest.raises(SystemExit) as left:
                 run(["index", "update"])

@@ -59,7 +59,7 @@ def run(directory: Path, *nodes: str) -> tuple[list[str], Mapping[str, Outcome]]
 def test_a_name_that_is_another_path_or_an_option_is_not_run(tmp_path: Path) -> None:
     ran, outcomes = run(tmp_path / "fleet" / "work", "n1", "../../n2", "-oProxyCommand=x", "n\n3", "9" * 5000)
     assert ran == ["n1"]
-    assert {one.failure for node, one in outcomes.items() if node != "n1"} == {"it is not the name of a node"}
+    assert {one.failure for node, one in outcomes.items() if node != "n1"} == {"this is not a valid node name"}
     assert sorted(path.name for path in tmp_path.rglob("*.json")) == ["n1.json"]
 
 
@@ -177,7 +177,7 @@ def test_nodes_done_failed_and_running_are_shown(tmp_path: Path, monkeypatch: py
         outcomes = run_on(Scripted(shown.getvalue), work(tmp_path), "probing", fresh=60)
     assert shown.getvalue() == "probing 3 nodes: 1 of 3, 0 s, 1 failed, 1 running\n"
     assert outcomes["a"].failure == "it burns" and outcomes["b"].text == b"{}"
-    assert outcomes["c"].failure == "the engine reported nothing for it"
+    assert outcomes["c"].failure == "there is no result for this node"
 
 
 def test_what_an_interrupted_run_has_finished_is_not_run_again(tmp_path: Path) -> None:

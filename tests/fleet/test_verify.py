@@ -88,7 +88,7 @@ def test_each_node_that_fails_is_named_with_the_reason(fleet: Path) -> None:
         "  gpu2: driver 535.54.03 differs from its class (580.95.05)",
         "  gpu3: nccl: nccl-p2p; GPU 2 has 7 uncorrected ECC errors",
         "no report:",
-        "  gpu10: no plan fits it; see envsolve fleet plan",
+        "  gpu10: no plan fits this node; see envsolve fleet plan",
         "  gpu4: exit code 1: No module named envsolve",
         "  gpu9: it is down",
     ]
@@ -118,7 +118,7 @@ def test_nodes_without_a_gpu_have_nothing_to_compile_for(fleet: Path) -> None:
     inventory["classes"][0]["machine"] |= {"gpus": [], "accelerators": [], "driver": None}
     (fleet / "nodes.json").write_text(json.dumps(inventory))
     told = verify(fleet, "--compile-only", code=4)
-    assert "  gpu[1-4]: its class has no GPU to compile for" in told
+    assert "  gpu[1-4]: the class of this node has no GPU to compile for" in told
     assert not (fleet.parent / "asked").exists()
 
 

@@ -81,10 +81,7 @@ IMPOSSIBLE = Plan(
     machines=(RTX_4090,),
     python="3.12",
     requirements=("torch==2.9.*", "flash-attn==1.0"),
-    conflict=(
-        ConflictFact("flash-attn 1.0 needs torch<2.1", "requirement"),
-        ConflictFact("torch==2.9.* is asked for"),
-    ),
-    remedies=(Fix("ask for flash-attn>=2.8", unlocks="torch 2.9.0 with cu126"),),
+    conflict=(ConflictFact("flash-attn 1.0 needs torch<2.1", "requirement"), ConflictFact("torch==2.9.* is asked for")),
+    remedies=(Fix("request flash-attn>=2.8", unlocks="torch 2.9.0 with cu126"),),
     catalogue_date="2026-11-27",
 )

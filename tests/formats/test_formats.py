@@ -48,7 +48,7 @@ def test_an_impossible_plan_is_refused_with_its_conflict(format: str) -> None:
     assert caught.value.message == (
         "nothing fits, because flash-attn 1.0 needs torch<2.1; because torch==2.9.* is asked for"
     )
-    assert caught.value.hint == "ask for flash-attn>=2.8: torch 2.9.0 with cu126"
+    assert caught.value.hint == "request flash-attn>=2.8: torch 2.9.0 with cu126"
 
 
 def test_pip_and_uv_commands() -> None:
@@ -112,7 +112,7 @@ filelock==3.20.0 \\
 def test_requirements_with_several_hashes_and_an_address() -> None:
     several = replace(FILELOCK, hashes={"sha512": "bb", "md5": "cc", "sha256": "aa"})
     text = requirements.render(Plan(packages=(DIRECT, several)))
-    assert f"# asked for by URL\nbar @ {DIRECT.url} \\\n" in text
+    assert f"# requested by URL\nbar @ {DIRECT.url} \\\n" in text
     assert "filelock==3.20.0 \\\n    --hash=sha256:aa \\\n    --hash=sha512:bb\n" in text
     assert "md5" not in text
 
@@ -124,15 +124,15 @@ def test_requirements_with_several_hashes_and_an_address() -> None:
         (
             replace(TORCH, url=None, hashes={}),
             IndexUnavailableError,
-            f"{CU126} could not be reached, and the catalogue has no sha256 of torch 2.9.0+cu126",
+            f"{CU126} cannot be reached, and the catalogue has no sha256 of torch 2.9.0+cu126",
         ),
         (
             replace(TORCH, hashes={"md5": "a"}),
             IndexUnavailableError,
-            f"{CU126} gives no sha256 of torch 2.9.0+cu126",
+            f"{CU126} publishes no sha256 of torch 2.9.0+cu126",
         ),
-        (replace(DIRECT, hashes={}), UsageError, f"by the URL {DIRECT.url}, without a hash"),
-        (TREE, IndexUnavailableError, "the commit of foo is not known, since git+https://example.org/foo.git@v1 was"),
+        (replace(DIRECT, hashes={}), UsageError, f"by URL ({DIRECT.url}) without a hash"),
+        (TREE, IndexUnavailableError, "the commit of foo is not known, because git+https://example.org/foo.git@v1 was"),
     ],
 )
 def test_hashed_formats_refuse_what_has_no_hash(
@@ -146,8 +146,8 @@ def test_hashed_formats_refuse_what_has_no_hash(
 @pytest.mark.parametrize(
     ("evidence", "message"),
     [
-        ("measured", f"{CU126} could not be reached, and the catalogue has no sha256 of torch 2.9.0+cu126"),
-        (None, f"{CU126} gives no sha256 of torch 2.9.0+cu126"),  # not of the catalogue: its index was read
+        ("measured", f"{CU126} cannot be reached, and the catalogue has no sha256 of torch 2.9.0+cu126"),
+        (None, f"{CU126} publishes no sha256 of torch 2.9.0+cu126"),  # not of the catalogue: its index was read
     ],
 )
 def test_a_hash_that_was_not_seen_is_no_hash_that_the_index_lacks(evidence: str | None, message: str) -> None:
@@ -228,7 +228,7 @@ def test_lock_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["lock.toml", "pylock.a.b.toml", "pylock.json", "pylock..toml"])
 def test_bad_lock_names(name: str) -> None:
-    with pytest.raises(UsageError, match="a lock cannot be named"):
+    with pytest.raises(UsageError, match="a lock cannot have the name"):
         pylock.check_path(Path(name))
 
 
@@ -241,7 +241,7 @@ def test_json_has_the_contract_of_the_plan_and_the_commands() -> None:
         *("toolchain", "warnings", "conflict", "remedies", "commands"),
     }
     assert set(document["packages"][0]) >= {
-        *("name", "version", "variant", "index", "filename", "url", "hashes", "kind", "requires", "why"),
+        *("name", "version", "variant", "index", "filename", "url", "hashes", "kind", "requires", "why")
     }
     assert msgspec.json.decode(render(IMPOSSIBLE, "json"))["commands"] == {"pip": [], "uv": []}
 

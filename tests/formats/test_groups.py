@@ -44,7 +44,7 @@ def test_json_holds_each_plan_whole() -> None:
 def test_the_summary_counts_and_says_what_to_do_with_it() -> None:
     text = render_plans(PLANS, "summary")
     assert "Plan      cu126-sm70-sm90\n" in text
-    assert "Unserved  nothing that is published runs on this machine\n" in text
-    assert "In all    2 plans for 3 machines; 1 machine unserved\n" in text
+    assert "No plan   no published build runs on this machine\n" in text
+    assert "Total     2 plans for 3 machines; no plan for 1 machine\n" in text
     assert "save these plans with -o pylock.toml, then on each machine:" in text
     assert "Next" not in render_plans(Plans(unserved=(IMPOSSIBLE,)), "summary")

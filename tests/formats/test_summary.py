@@ -25,8 +25,8 @@ def test_a_good_plan() -> None:
         == """\
 For       2x NVIDIA GeForce RTX 4090 (cc 8.9), driver 550.54.15, linux x86_64, glibc 2.35
 Python    3.12
-Asked     torch>=2.4
-Variant   cu126: family, compiled for an older GPU of the same architecture family, runs as it is
+Request   torch>=2.4
+Variant   cu126: family, compiled for an older GPU of the same architecture family, and runs unchanged
 Driver    550.54.15 runs CUDA 12.6 builds through minor-version compatibility (machine code, no PTX); \
 needs 525.60.13 or newer
 
@@ -106,14 +106,14 @@ def test_an_impossible_plan() -> None:
         == """\
 For       2x NVIDIA GeForce RTX 4090 (cc 8.9), driver 550.54.15, linux x86_64, glibc 2.35
 Python    3.12
-Asked     torch==2.9.*, flash-attn==1.0
+Request   torch==2.9.*, flash-attn==1.0
 
 Nothing fits
   because flash-attn 1.0 needs torch<2.1
   because torch==2.9.* is asked for
 
 What would make it fit
-  1. ask for flash-attn>=2.8: torch 2.9.0 with cu126
+  1. request flash-attn>=2.8: torch 2.9.0 with cu126
 
 Facts     of 2026-11-27, 12 days ago
 """
@@ -128,10 +128,10 @@ def test_sources_stand_under_their_facts_where_they_are_asked_for() -> None:
 
 
 def test_remedies_are_ranked_where_there_are_several_and_need_not_say_what_they_unlock() -> None:
-    plan = replace(IMPOSSIBLE, remedies=(Fix("ask for less", unlocks="torch 2.8"), Fix("ask for nothing")))
+    plan = replace(IMPOSSIBLE, remedies=(Fix("request less", unlocks="torch 2.8"), Fix("request nothing")))
     lines = summary(plan, today=DAY).splitlines()
     at = lines.index("What would make it fit, cheapest first")
-    assert lines[at + 1 : at + 3] == ["  1. ask for less: torch 2.8", "  2. ask for nothing"]
+    assert lines[at + 1 : at + 3] == ["  1. request less: torch 2.8", "  2. request nothing"]
 
 
 def test_what_cannot_be_locked_is_not_said_to_be_next() -> None:
@@ -139,8 +139,8 @@ def test_what_cannot_be_locked_is_not_said_to_be_next() -> None:
     plan = replace(GOOD, packages=(FILELOCK, unseen), warnings=(PlanWarning("index-unreachable", "no answer"),))
     text = summary(plan, today=DAY)
     assert (
-        f"Next      no lock can be made of this plan: {CU126} could not be reached, "
-        "and the catalogue has no sha256 of torch 2.9.0+cu126\n          run the same command again where" in text
+        f"Next      this plan cannot be locked: {CU126} cannot be reached, "
+        "and the catalogue has no sha256 of torch 2.9.0+cu126\n          run the same command on a machine" in text
     )
     assert "envsolve install" not in text
 
@@ -148,11 +148,11 @@ def test_what_cannot_be_locked_is_not_said_to_be_next() -> None:
 @pytest.mark.parametrize(
     ("gpus", "status", "sentence"),
     [
-        ([(Gpu("A", "8.0"),)], "ok", "cpu: as asked"),
-        ([(Gpu("A", "8.0"),), ()], "ok", "cpu: as asked"),
+        ([(Gpu("A", "8.0"),)], "ok", "cpu: as requested"),
+        ([(Gpu("A", "8.0"),), ()], "ok", "cpu: as requested"),
         ([()], "ok", "cpu: the machine has no NVIDIA GPU"),
         ([(), ()], "ok", "cpu: the machines have no NVIDIA GPU"),
-        ([None], "ok", "cpu: as asked"),
+        ([None], "ok", "cpu: as requested"),
         ([None], "unknown", "cpu: whether the machine has an NVIDIA GPU is not known"),
     ],
 )
@@ -183,7 +183,7 @@ def test_a_plan_without_gpu_code() -> None:
     assert (
         summary(Plan(requirements=("filelock",), packages=(FILELOCK,)), today=DAY)
         == """\
-Asked     filelock
+Request   filelock
 
 Package   Version  Variant
 filelock  3.20.0   -
@@ -206,7 +206,7 @@ def test_two_machines_an_unknown_level_and_a_toolchain() -> None:
     )
     lines = summary(plan, today=DAY).splitlines()
     assert lines[1] == "For       NVIDIA H100 (cc 9.0), driver 580.95"
-    assert "Status    unknown: information is missing, see the warnings" in lines
+    assert "Status    unknown: some facts are missing, see the warnings" in lines
     assert "Variant   cu126: unknown, not enough is known about the GPU or the build" in lines
     assert "Build     nvcc 12.6, not available, host compiler gcc 13, TORCH_CUDA_ARCH_LIST 8.9;9.0" in lines
     assert "Package  Version      Variant  NVIDIA GeForce RTX 4090 (cc 8.9)  NVIDIA H100 (cc 9.0)" in lines
@@ -273,13 +273,13 @@ def test_machines_that_look_alike_share_a_line() -> None:
 
 def test_facts_of_the_users_own_are_told_with_their_date() -> None:
     plan = replace(GOOD, catalogue_date="2026-11-28", own_catalogue_date="2026-11-28")
-    assert "Facts     of 2026-11-28, today; of 2026-11-28 in your own catalogue\n" in summary(
+    assert "Facts     of 2026-11-28, today; your own catalogue: of 2026-11-28\n" in summary(
         plan, today=datetime.date(2026, 11, 28)
     )
 
 
 def test_hundreds_of_requirements_are_folded() -> None:
     many = replace(GOOD, requirements=tuple(f"package-{number}" for number in range(120)))
-    line = next(line for line in summary(many, today=DAY).splitlines() if line.startswith("Asked"))
-    assert line.startswith("Asked     package-0, package-1, ")
+    line = next(line for line in summary(many, today=DAY).splitlines() if line.startswith("Request"))
+    assert line.startswith("Request   package-0, package-1, ")
     assert line.endswith("package-19 and 100 more")

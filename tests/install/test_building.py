@@ -134,7 +134,7 @@ GONE = PlannedPackage("kernels", "1.0", None, None, "kernels-1.0.tar.gz", "file:
         ((HostCompiler("gcc", "99.1.0", "/usr/bin/gcc"),), "requires gcc 11 to 15; this machine has gcc 99.1.0"),
         ((HostCompiler("gcc", "9.4.0", "/usr/bin/g++-9"),), "requires gcc 11 to 15; this machine has gcc 9.4.0"),
         ((HostCompiler("clang", "14.0", "/usr/bin/clang"),), "this machine has clang 14.0"),
-        ((), "g++ is not installed here"),
+        ((), "g++ is not installed on this machine"),
     ],
 )
 def test_a_host_compiler_out_of_the_limits_is_refused_before_anything_is_fetched(
@@ -179,7 +179,7 @@ def test_the_toolkit_of_the_machine(toolkits: tuple[Toolkit, ...], home: str | N
     if home is None:
         said = building.no_toolkit(stated, machine, "this way")
         assert re.search(r"requires nvcc 12\.6; this machine has (no nvcc|nvcc 12\.8 in /b)", said.message)
-        assert (said.hint or "").startswith("this way; or: the plan says")
+        assert (said.hint or "").startswith("this way; or: `envsolve plan` with")
 
 
 @needs_gcc

@@ -55,18 +55,18 @@ def test_the_class_that_a_machine_is_of(machine: Machine, name: str, groups: tup
     taken = for_machine(lock(), machine, None, ())
     assert taken.assumptions == CLASSES[name]
     assert taken.groups == groups
-    assert taken.notes == (f"of the lock's classes of machines, {name} is installed",)
+    assert taken.notes == (f"installing the packages of the lock for the class of machines {name}",)
 
 
 def test_a_machine_of_no_class_is_told_what_each_lacks() -> None:
     with pytest.raises(ImpossibleError) as refused:
         for_machine(lock(), on("12.0", "570.86"), None, ())
     assert refused.value.message.splitlines()[1:] == [
-        "  old: the lock was judged for compute capability 7.0, 9.0; this machine has a card (cc 12.0)",
-        "  new: the lock needs driver 580.65.06 or newer; this machine has 570.86",
-        "  arm: the lock needs architecture aarch64; this machine has x86_64; "
-        "the lock needs driver 580.65.06 or newer; this machine has 570.86; "
-        "the lock was judged for compute capability 10.0; this machine has a card (cc 12.0)",
+        "  old: the lock was made for compute capability 7.0, 9.0; this machine has a card (cc 12.0)",
+        "  new: the lock requires driver 580.65.06 or newer; this machine has 570.86",
+        "  arm: the lock requires architecture aarch64; this machine has x86_64; "
+        "the lock requires driver 580.65.06 or newer; this machine has 570.86; "
+        "the lock was made for compute capability 10.0; this machine has a card (cc 12.0)",
     ]
 
 
@@ -114,7 +114,7 @@ def test_the_table_is_read_back() -> None:
     assert classes_from_table(LINUX.to_table()) == classes_from_table(None) == {}
     broken: tuple[dict[str, object], ...] = ({}, {"classes": {}}, {"classes": {"a": 1}})
     for wrong in broken:
-        with pytest.raises(UsageError, match="names no classes"):
+        with pytest.raises(UsageError, match="has no classes"):
             classes_from_table({"schema": "envsolve.lock-classes/1", **wrong})
 
 

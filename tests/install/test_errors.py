@@ -25,9 +25,9 @@ LEADS = {
     "refused": "a planned file could not be downloaded",
     "dns": "a planned file could not be downloaded",
     "tls": "a planned file could not be downloaded",
-    "hash": "a downloaded file is not the one that was planned",
+    "hash": "a downloaded file differs from the planned one",
     "build": "a source distribution did not build: the header cuda.h is missing",
-    "cache": "its cache cannot be used: /dev/null",
+    "cache": "the installer's cache cannot be used: /dev/null",
 }
 
 
@@ -44,7 +44,11 @@ def test_what_pip_and_uv_really_say(said: Path) -> None:
     ("output", "error", "lead"),
     [
         (["OSError: [Errno 28] No space left on device"], InstallError, "the disk is full"),
-        (["THESE PACKAGES DO NOT MATCH THE HASHES"], IndexUnavailableError, "a downloaded file is not the one"),
+        (
+            ["THESE PACKAGES DO NOT MATCH THE HASHES"],
+            IndexUnavailableError,
+            "a downloaded file differs from the planned one",
+        ),
         (["HTTP error 403 while getting it"], IndexUnavailableError, "the index refuses access"),
         (
             ["Collecting torch", "ERROR: torch-1.whl is not a wheel", "bye"],

@@ -78,7 +78,7 @@ BROUGHT = {
 )
 def test_a_package_cannot_replace_what_makes_an_environment(tmp_path: Path, name: str) -> None:
     plan = hostile(tmp_path, files={BROUGHT[name]: "#!/bin/sh\nexit 0\n"})
-    with pytest.raises(InstallError, match=rf"^hostile contains {re.escape(name)}, which belongs to the environment"):
+    with pytest.raises(InstallError, match=rf"^hostile would overwrite {re.escape(name)}, a file of the environment"):
         install(plan, tmp_path / "env", manager="pip", verify=unproved)
     assert not (tmp_path / "env").exists()
 

@@ -122,10 +122,7 @@ def stalled(tmp_path: Path) -> Iterator[tuple[Hold, Plan]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("manager", "number"),
-    [("uv", signal.SIGINT), ("uv", signal.SIGTERM), ("pip", signal.SIGINT)],
-)
+@pytest.mark.parametrize(("manager", "number"), [("uv", signal.SIGINT), ("uv", signal.SIGTERM), ("pip", signal.SIGINT)])
 def test_signals_during_a_download(stalled: tuple[Hold, Plan], place: Path, manager: str, number: int) -> None:
     download, plan = stalled
     prefix = place / "env"
@@ -264,7 +261,7 @@ def test_disk_full(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert "the disk is full" in ended.stderr
     assert "Traceback" not in ended.stderr
-    assert ended.stderr.splitlines()[-1].startswith("make room")
+    assert ended.stderr.splitlines()[-1].startswith("free some space")
 
 
 def test_a_limit_on_file_sizes_is_said(place: Path) -> None:
@@ -272,7 +269,7 @@ def test_a_limit_on_file_sizes_is_said(place: Path) -> None:
     child = start(plan, place / "env", "sh", "-c", 'ulimit -f 12000; exec "$0" "$@"', manager="pip")
     _, errors = child.communicate()
     assert child.returncode == 1
-    assert "the disk is full, or a limit on file sizes was met" in errors
+    assert "the disk is full, or a limit on file sizes was reached" in errors
     assert not (place / "env").exists()
     assert beside(place / "env") == []
 

@@ -50,11 +50,11 @@ def test_may_be_taken(tmp_path: Path, make: Callable[[Path], None]) -> None:
     ("make", "reason"),
     [
         (_file, "is a file"),
-        (_folder, "holds other files and is not an environment"),
-        (_environment, "envsolve did not make"),
+        (_folder, "contains other files and is not an environment"),
+        (_environment, "envsolve did not create"),
         (_link, "is a symbolic link"),
         (_broken_link, "is a symbolic link"),
-        (_conda, "is a conda environment that envsolve did not make"),
+        (_conda, "is a conda environment that envsolve did not create"),
     ],
 )
 def test_is_refused(tmp_path: Path, make: Callable[[Path], None], reason: str) -> None:

@@ -123,7 +123,7 @@ def test_files_of_a_user_are_never_deleted(made: tuple[Plan, Path], name: str) -
 
 def test_an_environment_that_envsolve_did_not_make_is_left_alone(made: tuple[Plan, Path], tmp_path: Path) -> None:
     venv.create(tmp_path / "own")
-    with pytest.raises(UsageError, match="did not make"):
+    with pytest.raises(UsageError, match="did not create"):
         install(made[0], tmp_path / "own")
     assert (tmp_path / "own" / "bin" / "python").exists()
 

@@ -266,10 +266,10 @@ def test_a_machine_of_another_system(tmp_path: Path) -> None:
     ("name", "text", "says"),
     [
         ("uv.lock", "version = [", "not TOML"),
-        ("uv.lock", '[[package]]\nversion = "1"\n', "not a uv.lock as its tool writes it"),
+        ("uv.lock", '[[package]]\nversion = "1"\n', "not a valid uv.lock"),
         ("poetry.lock", '[[package]]\nname = "x"\nversion = "1"\nmarkers = "what"\n', "not a marker"),
         ("requirements.txt", "torch>=2\n", "is not pinned"),
-        ("requirements.txt", "# nothing\n", "names no package"),
+        ("requirements.txt", "# nothing\n", "contains no package"),
         ("pixi.lock", "- 1\n", "this is not a pixi.lock"),
         ("other.lock", "x = 1\n", "not a lock of a known kind"),
     ],

@@ -96,9 +96,9 @@ DRIVER, PYTHON, CUDA = "write it as: driver 550", "write it as: python 3.12", "w
         ("T4, pyton 3.12", "pyton 3.12", "did you mean: python 3.12"),
         ("T4, drivr latest", "drivr latest", DRIVER),
         # no comma
-        ("RTX 4090 driver 550", "RTX 4090 driver 550", "put commas between the parts: RTX 4090, driver 550"),
-        ("T4 driver 550 py312", "T4 driver 550 py312", "put commas between the parts: T4, driver 550, py312"),
-        ("A100 linux", "A100 linux", "put commas between the parts: A100, linux"),
+        ("RTX 4090 driver 550", "RTX 4090 driver 550", "separate the parts with commas: RTX 4090, driver 550"),
+        ("T4 driver 550 py312", "T4 driver 550 py312", "separate the parts with commas: T4, driver 550, py312"),
+        ("A100 linux", "A100 linux", "separate the parts with commas: A100, linux"),
         ("T4 Driver Version: 550.54", "T4 Driver Version: 550.54", "between the parts: T4, Driver Version: 550.54"),
         # what no part says
         ("T4, docker", "docker", "the GPUs of its host"),

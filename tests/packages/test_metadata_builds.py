@@ -44,7 +44,7 @@ def test_nothing_is_built_unless_it_is_allowed(world: World) -> None:
     plan = world.plan("odd")
     assert (plan.status, chosen(plan)) == ("ok", {"odd": "1.0"})
     (warning,) = guesses(plan)
-    assert warning.message.startswith("odd 1.0 computes its dependencies")
+    assert warning.message.startswith("odd 1.0 determines its dependencies")
     assert "--build-metadata" in (warning.remedy or "")
 
 
@@ -70,5 +70,5 @@ def test_a_build_that_fails_leaves_the_guess(world: World, environ: Mapping[str,
     plan = world.plan("bad", build_metadata=True, environ=environ)
     assert (plan.status, chosen(plan)) == ("ok", {"bad": "1.0"})
     (warning,) = guesses(plan)
-    assert "since the build failed: RuntimeError: no compiler is here" in warning.message
-    assert warning.remedy == "request its dependencies as well"
+    assert "because the build failed: RuntimeError: no compiler is here" in warning.message
+    assert warning.remedy == "add its dependencies to the requirements yourself"

@@ -76,7 +76,7 @@ def test_a_field_in_another_encoding_is_still_read() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"Name: x\n", b"Version: 1\n", b"<html>not found</html>"])
 def test_what_is_no_metadata(text: bytes) -> None:
-    with pytest.raises(ValueError, match="names no project"):
+    with pytest.raises(ValueError, match="has no project name"):
         parse_metadata(text)
 
 

@@ -182,7 +182,7 @@ def test_a_local_page_may_point_at_local_files() -> None:
         (b'{"name": "demo"}', JSON_TYPE, "JSON cannot be read"),
         (b"\xff\xfe", JSON_TYPE, "JSON cannot be read"),
         (b"PK", "application/zip", "application/zip"),
-        (b"", "", "no stated type"),
+        (b"", "", "without a content type"),
         (b"<form action=login><input name=user></form>", "text/html", "captive portal"),
     ],
 )

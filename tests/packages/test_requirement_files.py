@@ -50,7 +50,7 @@ def test_an_option_that_means_nothing_is_refused(line: str, message: str, in_fol
 def test_an_index_behind_a_requirement_counts_and_is_remarked_on() -> None:
     asked = from_text("torch --index-url https://example.org/simple")
     assert asked.index_urls == ("https://example.org/simple",)
-    assert any("pip ignores --index-url behind a requirement" in note for note in asked.notes)
+    assert any("pip ignores --index-url after a requirement" in note for note in asked.notes)
 
 
 def test_hashes_of_a_constraint_are_kept() -> None:
@@ -119,12 +119,7 @@ def test_long_lines_take_no_longer_than_their_length(text: str, needs: list[str]
 @pytest.mark.parametrize(
     ("name", "text", "says", "hint"),
     [
-        (
-            "list.txt",
-            "# x\n@EXPLICIT\nhttps://h/x\n",
-            "an explicit lock of conda",
-            "envsolve install list.txt",
-        ),
+        ("list.txt", "# x\n@EXPLICIT\nhttps://h/x\n", "an explicit lock of conda", "envsolve install list.txt"),
         (
             "list.txt",
             "# This file may be used to create an environment using:\n"
@@ -136,7 +131,7 @@ def test_long_lines_take_no_longer_than_their_length(text: str, needs: list[str]
         ("pylock.gpu.toml", "packages = []\n", "it is a lock", "envsolve install pylock.gpu.toml --prefix DIR"),
         ("uv.lock", "version = 1\n", "uv's lock", "uv export"),
         ("poetry.lock", "version = 1\n", "Poetry's lock", "poetry export"),
-        ("pixi.toml", "[workspace]\n", "it names conda packages", "--manager conda"),
+        ("pixi.toml", "[workspace]\n", "it lists conda packages", "--manager conda"),
     ],
 )
 def test_files_of_other_tools_are_named_for_what_they_are(
@@ -174,7 +169,7 @@ def test_a_reader_that_does_not_stop_at_what_it_cannot_read() -> None:
     ]
     problems = {line.origin: line.problem.message.partition(": ")[2] for line in lines if line.problem}
     assert problems == {
-        "docker/requirements.txt": "the file names itself, directly or through the files that it names",
+        "docker/requirements.txt": "the file includes itself, directly or through other files",
         "docker/gone.txt": "the file does not exist",
         "docker/requirements.txt line 5": "--frobnicate is not an option of a requirement file",
     }
@@ -185,7 +180,7 @@ def test_files_that_name_each_other_are_read_up_to_a_limit(in_folder: Path) -> N
     for number in range(1, 1500):
         Path(f"f{number}.txt").write_text(f"-r f{number - 1}.txt\n" * 2)
     for last in (25, 1499):
-        with pytest.raises(UsageError, match="more than 500 files, or 30 in a chain"):
+        with pytest.raises(UsageError, match="more than 500 files are included"):
             read_requirements([], [Path(f"f{last}.txt")])
 
 
@@ -211,7 +206,7 @@ def test_a_path_that_begins_at_the_requirements_file(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="cannot be read") as caught:
         read_requirements((), [Path("app/requirements.txt")])
-    assert (caught.value.hint or "").endswith("run it in app")
+    assert (caught.value.hint or "").endswith("run the command in app")
     monkeypatch.chdir(tmp_path / "app")
     assert str(read_requirements((), [Path("requirements.txt")]).needs[0].requirement).startswith("app @ file://")
 

@@ -89,7 +89,7 @@ def test_a_plain_word_is_a_package_even_where_a_folder_has_its_name(in_folder: P
         ("torch 2.9", "command line: 'torch 2.9' is not a requirement", "torch==2.9"),
         ("torch>>2", "command line: 'torch>>2' is not a requirement", None),
         ("", "command line: '' is not a requirement", None),
-        ("https://example.org/page", "does not have the package's name", "name @ https://example.org/page"),
+        ("https://example.org/page", "does not contain the package's name", "name @ https://example.org/page"),
         ("./gone-1.0-py3-none-any.whl", "file or directory ./gone-1.0-py3-none-any.whl does not exist", None),
         ("requirements.txt", "'requirements.txt' is the name of a file", "-r requirements.txt"),
         ("environment.yml", "'environment.yml' is the name of a file", "-r environment.yml"),
@@ -97,7 +97,7 @@ def test_a_plain_word_is_a_package_even_where_a_folder_has_its_name(in_folder: P
         ("~nobody-of-that-name/x.whl", "file or directory ~nobody-of-that-name/x.whl does not exist", None),
         ("https://[::1/foo-1.tar.gz", "is not a URL", None),
         ("./notes.txt", "not a wheel, sdist", "-r ./notes.txt"),
-        ("x @ git+git@h.org:o/x.git@v1", "git's own short form", "`x @ git+ssh://git@h.org/o/x.git@v1`"),
+        ("x @ git+git@h.org:o/x.git@v1", "git's short URL form", "`x @ git+ssh://git@h.org/o/x.git@v1`"),
         ("x @ ./a folder", "'x @ ./a folder' is not a requirement", "a%20folder': a space ends a URL"),
         ("./empty", "empty/pyproject.toml: the project cannot be read", None),
         ("nowhere/pyproject.toml", "nowhere/pyproject.toml: the project cannot be read", None),
@@ -166,7 +166,7 @@ def test_options() -> None:
     assert asked.no_index
     assert asked.find_links == ()
     assert [note.split(" is ignored")[0] for note in asked.notes] == [
-        "requirements.txt line 6: --find-links: ./wheels does not exist, and pip ignores it",
+        "requirements.txt line 6: --find-links: ./wheels does not exist; it",
         "requirements.txt line 7: --trusted-host",
     ]
 
@@ -221,7 +221,7 @@ def test_a_file_may_be_named_twice_but_not_by_itself(in_folder: Path) -> None:
     (in_folder / "base.txt").write_text("numpy\n")
     assert needs(from_text("-r base.txt\n-r base.txt\n")) == ["numpy", "numpy"]
     (in_folder / "base.txt").write_text("-r requirements.txt\n")
-    with pytest.raises(UsageError, match="names itself"):
+    with pytest.raises(UsageError, match="includes itself"):
         from_text("-r base.txt\n")
 
 

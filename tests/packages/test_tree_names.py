@@ -87,7 +87,9 @@ def test_where_nothing_may_be_fetched_a_repository_must_have_a_name(login: str) 
     with pytest.raises(UsageError) as caught:
         read_requirement(f"git+https://{login}example.org/foo.git", "command line")
     shown = "****@" if login else ""
-    assert caught.value.message.endswith(f"git+https://{shown}example.org/foo.git does not say which package it is")
+    assert caught.value.message.endswith(
+        f"git+https://{shown}example.org/foo.git does not contain the name of the package"
+    )
 
 
 def test_a_directory_takes_the_extras_that_its_files_name(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_the_package_is_in_the_plan_and_in_its_lock(old_world: World) -> None:
     (told,) = (w.message for w in plan.warnings if w.code == "triton-assembler")
     assert told == (
         "Triton 3.5.1 compiles with ptxas 12.8, which does not know sm_121a; "
-        f"the plan has {CU12} 12.9.86, whose ptxas is used instead through {OURS}"
+        f"the plan adds {CU12} 12.9.86, and {OURS} makes Triton use its ptxas"
     )
     assert {s.package: s.level for s in plan.support} == {"torch": "family", "triton": "native"}
     text = render(plan)

@@ -62,14 +62,14 @@ def test_the_plan_is_definite_and_says_what_a_newer_driver_gives(torch_world: Wo
     assert plan.machines[0].driver is None
     assert plan.driver is not None
     assert (plan.driver.required, plan.driver.have) == ("525.60.13", None)
-    assert "one for CUDA 12.0 or newer is assumed" in warning(plan)
+    assert "the plan assumes a driver for CUDA 12.0 or newer" in warning(plan)
     assert "with driver 580.65.06 or newer: torch 2.14.1 [" in warning(plan)
 
 
 def test_a_request_for_a_newer_driver_has_the_status_unknown(torch_world: World) -> None:
     plan = planned(torch_world, "RTX 4090", "torch", cuda="cu130")
     assert plan.status == "unknown"
-    assert "whether it runs this CUDA is not known" in warning(plan)
+    assert "it is not known whether it runs this CUDA" in warning(plan)
 
 
 def test_nothing_is_planned_for_a_driver_that_runs_no_build(
@@ -95,4 +95,4 @@ def test_a_newer_libc_is_assumed_if_nothing_fits_an_old_one(torch_world: World, 
         plan = plan_assuming(asked, [machine], Request(), torch_world.catalogue(), client)
     assert (plan.status, plan.machines) == (status, (machine,))
     said = [one.message for one in plan.warnings if one.code == "libc-unknown"]
-    assert said == (["the machine's libc is not known; glibc 2.31 or newer is assumed"] if status == "ok" else [])
+    assert said == (["the machine's libc is not known; the plan assumes glibc 2.31 or newer"] if status == "ok" else [])

@@ -89,7 +89,7 @@ def test_why_verdicts_are_unknown_is_said_once() -> None:
 def test_reasons_that_differ_by_version_are_counted() -> None:
     floors = [ReasonLine("driver-floor", None, f"CUDA {cuda} needs a driver", None, None) for cuda in ("13.0", "12.6")]
     lines = text(build("unknown", floors[0]), build("unknown", floors[1], version="2.8.0"))
-    assert lines[-1] == "unknown: CUDA 13.0 needs a driver (and 1 more like it; --verbose)"
+    assert lines[-1] == "unknown: CUDA 13.0 needs a driver (and 1 similar reasons; --verbose shows all)"
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_reasons_that_differ_by_version_are_counted() -> None:
     [
         (
             (FLOOR,),
-            "no published build of torch runs on the machine: "
-            "--all shows why, envsolve plan torch shows what would help",
+            "no published build of torch runs on the machine; --all shows why, and `envsolve plan torch` shows what "
+            "would help",
         ),
         ((FLOOR, LIFE), "this machine cannot exist: the card needs driver 570 or newer"),
     ],

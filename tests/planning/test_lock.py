@@ -148,21 +148,24 @@ def test_a_machine_that_fits() -> None:
 @pytest.mark.parametrize(
     ("machine", "sentence"),
     [
-        (Machine(python="3.11"), "the lock needs Python 3.12; this machine has 3.11"),
-        (Machine(pythons=(Interpreter("3.10.1", "p"),)), "the lock needs Python 3.12; this machine has 3.10"),
-        (Machine(platform=Platform(os="windows")), "the lock needs linux; this machine has windows"),
-        (Machine(platform=Platform(arch="aarch64")), "the lock needs architecture x86_64; this machine has aarch64"),
+        (Machine(python="3.11"), "the lock requires Python 3.12; this machine has 3.11"),
+        (Machine(pythons=(Interpreter("3.10.1", "p"),)), "the lock requires Python 3.12; this machine has 3.10"),
+        (Machine(platform=Platform(os="windows")), "the lock requires linux; this machine has windows"),
+        (Machine(platform=Platform(arch="aarch64")), "the lock requires architecture x86_64; this machine has aarch64"),
         (
             Machine(platform=Platform(libc="glibc 2.17")),
-            "the lock needs glibc 2.28 or newer; this machine has glibc 2.17",
+            "the lock requires glibc 2.28 or newer; this machine has glibc 2.17",
         ),
-        (Machine(platform=Platform(libc="musl 1.2")), "the lock needs glibc 2.28 or newer; this machine has musl 1.2"),
+        (
+            Machine(platform=Platform(libc="musl 1.2")),
+            "the lock requires glibc 2.28 or newer; this machine has musl 1.2",
+        ),
         (Machine(driver=Driver("525.60")), None),
-        (Machine(driver=Driver("525.53")), "the lock needs driver 525.60.13 or newer; this machine has 525.53"),
-        (Machine(driver=Driver("470")), "the lock needs driver 525.60.13 or newer; this machine has 470"),
+        (Machine(driver=Driver("525.53")), "the lock requires driver 525.60.13 or newer; this machine has 525.53"),
+        (Machine(driver=Driver("470")), "the lock requires driver 525.60.13 or newer; this machine has 470"),
         (
             Machine(gpus=(Gpu("H100", "9.0"), Gpu("A100", "8.0"))),
-            "the lock was judged for compute capability 8.9, 9.0; this machine has A100 (cc 8.0)",
+            "the lock was made for compute capability 8.9, 9.0; this machine has A100 (cc 8.0)",
         ),
         (Machine(gpus=()), None),
     ],
@@ -178,12 +181,12 @@ def test_another_python_is_enough() -> None:
 def test_what_is_not_known_fails_nothing_and_is_said() -> None:
     assert mismatches(LOCK, Machine()) == ()
     assert unknowns(LOCK, Machine()) == (
-        "the lock needs Python 3.12; the Python of this machine is not known",
-        "the lock needs linux; the operating system of this machine is not known",
-        "the lock needs architecture x86_64; the architecture of this machine is not known",
-        "the lock needs glibc 2.28 or newer; the libc of this machine is not known",
-        "the lock needs driver 525.60.13 or newer; the driver of this machine is not known",
-        "the lock was judged for compute capability 8.9, 9.0; the GPUs of this machine are not known",
+        "the lock requires Python 3.12; the Python of this machine is not known",
+        "the lock requires linux; the operating system of this machine is not known",
+        "the lock requires architecture x86_64; the architecture of this machine is not known",
+        "the lock requires glibc 2.28 or newer; the libc of this machine is not known",
+        "the lock requires driver 525.60.13 or newer; the driver of this machine is not known",
+        "the lock was made for compute capability 8.9, 9.0; it is not known which GPUs this machine has",
     )
 
 

@@ -92,7 +92,7 @@ def test_what_no_plan_serves_together_is_told_with_who_to_leave_out(torch_world:
             "plan separately for NVIDIA GeForce RTX 5090 (cc 12.0) (--allow-groups)",
             "torch 2.14.1 [cu126] on the other 2 kinds of machines",
         ),
-        ("take it from conda-forge (--manager conda)", "pytorch 2.13.0 [cu129]"),
+        ("use the conda-forge build (--manager conda)", "pytorch 2.13.0 [cu129]"),
         (
             "compile torch 2.11.0 from source: nvcc 12.8, gcc 13, TORCH_CUDA_ARCH_LIST=6.0;9.0;12.0",
             "code for sm_60 sm_90 sm_120, if the sources still compile for it",
@@ -218,4 +218,4 @@ def test_an_unknown_libc_is_assumed_to_be_what_the_plan_needs(torch_world: World
     unknown = replace(machine, platform=Platform("linux", "x86_64"))
     plan = torch_world.plan_for([unknown], "vllm")
     (text,) = (warning.message for warning in plan.warnings if warning.code == "libc-unknown")
-    assert text.endswith(f"glibc {needed} or newer is assumed")
+    assert text.endswith(f"the plan assumes glibc {needed} or newer")

@@ -83,7 +83,7 @@ def test_where_none_fits_it_is_compiled(extensions: World, asked: tuple[str, ...
 def test_where_neither_wheel_nor_source_serves_the_card_it_is_refused(extensions: World) -> None:
     plan = ask(extensions, "torch==2.9.1", "flash-attn", target="T4, driver 580.95.05")
     assert [fact.fact for fact in plan.conflict] == [
-        "flash-attn >=2.7.4 compiles for cc 8.0 and newer",
+        "flash-attn >=2.7.4 can be compiled only for compute capability 8.0 and newer",
         "the machine has Tesla T4 (cc 7.5)",
     ]
 
@@ -93,8 +93,8 @@ def test_torch_is_not_bent_to_a_wheel_and_the_one_to_ask_for_is_told(extensions:
     assert package(plan, "torch").version == "2.14.1"
     assert package(plan, "flash-attn").version == "2.9.0"
     (told,) = (w for w in plan.warnings if w.code == "ready-wheel-elsewhere")
-    assert told.message == "flash-attn has ready wheels for torch 2.9, but none for torch 2.14.1 [cu130]"
-    assert told.remedy == "ask for torch==2.9.* to compile nothing"
+    assert told.message == "flash-attn has prebuilt wheels for torch 2.9, but none for torch 2.14.1 [cu130]"
+    assert told.remedy == "request torch==2.9.* to compile nothing"
 
 
 def test_torch_is_that_of_the_ready_wheel_of_a_pinned_release(extensions: World) -> None:
@@ -102,7 +102,7 @@ def test_torch_is_that_of_the_ready_wheel_of_a_pinned_release(extensions: World)
     assert package(plan, "torch").version == "2.9.1"
     assert package(plan, "flash-attn").kind == "wheel"
     (told,) = (w for w in plan.warnings if w.code == "torch-for-ready-wheel")
-    assert told.remedy == "ask for torch==2.14.1 to compile it"
+    assert told.remedy == "request torch==2.14.1 to use the newest torch and compile the package"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_file_without_a_known_hash_is_told_and_locked_by_none(extensions: Worl
     assert package(plan, "flash-attn").version == "2.9.0+cu12torch2.9"
     assert assumptions_of(plan).libc == "glibc 2.32"
     (told,) = (w.message for w in plan.warnings if w.code == "off-index-wheel")
-    assert told.endswith("; the project's build workflow says that it exists; its sha256 is not known")
+    assert told.endswith("; the file is known only from the project's build workflow; its sha256 is not known")
     with pytest.raises(UsageError, match="no public list has the sha256"):
         render(plan, "pylock")
     assert "flash-attn @ http" in render(plan, "pip")

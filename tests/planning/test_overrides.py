@@ -24,7 +24,7 @@ def test_an_override_replaces_what_packages_require(world: World) -> None:
     plan = world.plan(asked=asked(["tools"], ["protobuf>=3.20,<6"]))
     assert chosen(plan)["protobuf"] == "3.20"
     (warning,) = [w for w in plan.warnings if w.code == "override"]
-    assert warning.message == "tools 1.0 requires protobuf<3.20; the override of the project takes 3.20"
+    assert warning.message == "tools 1.0 requires protobuf<3.20, but the project's override sets version 3.20"
 
 
 def test_an_override_replaces_what_the_project_asks_and_keeps_its_extras(world: World) -> None:

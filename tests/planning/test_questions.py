@@ -108,10 +108,10 @@ def test_a_variant_that_a_version_was_never_published_in(ask: Questions) -> None
     plan = ask.plan("A100, driver 535.104.05, linux-x86_64, glibc 2.35", "torch==2.0.0+cu121")
     assert facts(plan) == [
         "torch==2.0.0+cu121 was requested",
-        "torch 2.0.0 was published only as cpu, cu117, cu118; for cu121 there are 2.1.0 to 2.5.1",
+        "torch 2.0.0 was published only as cpu, cu117, cu118; for cu121 versions 2.1.0 to 2.5.1 exist",
     ]
     ways = list(remedies(plan))
-    assert ways[:2] == ["ask for torch==2.0.0+cu117", "ask for torch==2.1.0+cu121"]
+    assert ways[:2] == ["request torch==2.0.0+cu117", "request torch==2.1.0+cu121"]
     assert ways[2].startswith("relax")
 
 
@@ -123,8 +123,8 @@ def test_the_same_by_two_options(ask: Questions) -> None:
 
 def test_a_version_that_never_was(ask: Questions) -> None:
     plan = ask.plan(f"V100, driver 580.95.05, {HERE}", "torch==2.9.2")
-    assert facts(plan)[1].endswith("none of them is ==2.9.2; the nearest: 2.9.1, 2.10.0")
-    assert list(remedies(plan))[:2] == ["ask for torch==2.10.0+cu128", "ask for torch==2.9.1+cu128"]
+    assert facts(plan)[1].endswith("none of these versions satisfies ==2.9.2; the nearest versions: 2.9.1, 2.10.0")
+    assert list(remedies(plan))[:2] == ["request torch==2.10.0+cu128", "request torch==2.9.1+cu128"]
 
 
 def test_a_version_without_cuda_for_the_system(ask: Questions) -> None:
@@ -132,7 +132,7 @@ def test_a_version_without_cuda_for_the_system(ask: Questions) -> None:
     assert facts(plan) == [
         "torch==2.3.0 was requested",
         "torch 2.3.0 [cu121]: the wheel is for linux_x86_64, the machine is linux aarch64",
-        "torch 2.3.0 [cpu]: a CPU build: it runs nothing on NVIDIA GB10 (cc 12.1)",
+        "torch 2.3.0 [cpu]: a CPU build: it does not use NVIDIA GB10 (cc 12.1)",
     ]
     ((way, unlocked),) = remedies(plan).items()
     assert way == "relax torch==2.3.0" and unlocked.startswith("torch 2.")
@@ -143,7 +143,7 @@ def test_v100_keeps_cu126_and_ends_with_it(ask: Questions) -> None:
     assert torch(ask.plan(target, "torch>=2.11")).endswith("cu126"), "not on the default index, but published"
     plan = ask.plan(target, "torch>=2.15")
     assert facts(plan)[:2] == [
-        "the machine has Tesla V100 (cc 7.0), which needs code that sm_70 runs",
+        "the machine has Tesla V100 (cc 7.0), which requires code for sm_70",
         "torch>=2.15 was requested",
     ]
     assert all("no code for cc 7.0" in fact for fact in facts(plan)[2:]), "the driver is another matter"
@@ -161,7 +161,7 @@ def test_a_driver_too_old_in_a_data_centre(ask: Questions) -> None:
     plan = ask.plan(f"A100, driver 470.256.02, {HERE}", "torch>=2.8")
     ways = list(remedies(plan))
     assert ways[0] == "relax torch>=2.8"
-    assert ways[1].startswith("keep the driver and put the libcuda of cuda-compat-12-")
+    assert ways[1].startswith("keep the driver, install cuda-compat-12-")
     assert ways[2] == "install driver 525.60.13 or newer (branch R525)"
     desktop = ask.plan(f"RTX 3090, driver 470.256.02, {HERE}", "torch>=2.8")
     assert not any("cuda-compat" in way for way in remedies(desktop))
@@ -171,9 +171,9 @@ def test_a_variant_that_torch_was_never_published_for(ask: Questions) -> None:
     plan = ask.plan(f"H100, driver 580.95.05, {HERE}", "torch", cuda="cu131")
     assert facts(plan) == [
         "the CUDA variant cu131 was requested",
-        "torch was never published for cu131; the nearest are cu130 and cu132",
+        "torch was never published for cu131; the nearest variants are cu130 and cu132",
     ]
-    assert list(remedies(plan)) == ["ask for --cuda cu132", "ask for --cuda cu130", "relax --cuda cu131"]
+    assert list(remedies(plan)) == ["use --cuda cu132", "use --cuda cu130", "relax --cuda cu131"]
 
 
 def test_a_variant_that_never_was_on_a_driver_for_neither_neighbour(ask: Questions) -> None:

@@ -54,8 +54,8 @@ def test_a_conflict_is_a_chain_of_because(world: World) -> None:
     plan = world.plan("a", "b")
     facts = [fact.fact for fact in plan.conflict]
     assert plan.status == "impossible"
-    assert "a 1.0 needs c>=2" in facts
-    assert "b 1.0 needs c<2" in facts
+    assert "a 1.0 requires c>=2" in facts
+    assert "b 1.0 requires c<2" in facts
 
 
 def test_an_unknown_project_is_named(world: World) -> None:
@@ -68,7 +68,8 @@ def test_a_version_that_is_not_known_is_not_blamed_on_the_machine(torch_world: W
     plan = torch_world.plan("torch==3.7")
     assert [fact.fact for fact in plan.conflict] == [
         "torch==3.7 was requested",
-        "the builds of torch that are known: 2.9.1 to 2.14.1, and none of them is ==3.7; the nearest: 2.14.1",
+        "the catalogue has torch 2.9.1 to 2.14.1, and none of these versions satisfies ==3.7; the nearest versions: "
+        "2.14.1",
     ]
 
 

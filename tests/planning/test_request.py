@@ -22,8 +22,8 @@ from envsolve.planning.request import check_names
         ("tensorflow-gpu", "did you mean tensorflow?"),
         ("sklearn", "did you mean scikit-learn?"),
         ("cv2", "did you mean opencv-python?"),
-        ("comfyui", "it is not installed under this name"),
-        ("apex", "it is not installed under this name"),
+        ("comfyui", "the package is not installed under this name"),
+        ("apex", "the package is not installed under this name"),
     ],
 )
 def test_names_that_are_mistakes_are_not_planned(name: str, meant: str) -> None:

@@ -75,7 +75,7 @@ def test_no_python_is_proposed_that_the_project_does_not_allow(everywhere: World
     plan = everywhere.plan(asked=project(tmp_path / "demo", ">=3.13", "torch==2.13.0"))
     assert plan.status == "impossible"
     assert "the environment's Python is 3.13, as requires-python is >=3.13" in facts(plan)
-    assert actions(plan)[:2] == ["relax torch==2.13.0", "relax requires-python >=3.13 to allow Python 3.11, 3.12"]
+    assert actions(plan)[:2] == ["relax torch==2.13.0", "change requires-python >=3.13 to allow Python 3.11, 3.12"]
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_a_project_for_a_python_that_is_not_known_is_refused(everywhere: World, 
     plan = everywhere.plan(asked=project(tmp_path / "demo", ">=4"))
     assert plan.status == "impossible"
     assert facts(plan)[0] == "the project requires Python >=4"
-    assert "torch builds are known for Python 3.6 to" in facts(plan)[1]
-    assert actions(plan) == ["relax requires-python >=4 to allow Python 3.11, 3.12, 3.13, 3.14"]
+    assert "the catalogue has torch builds for Python 3.6 to" in facts(plan)[1]
+    assert actions(plan) == ["change requires-python >=4 to allow Python 3.11, 3.12, 3.13, 3.14"]
 
 
 def test_projects_that_allow_no_common_python_are_refused(everywhere: World, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_wheel_by_url_for_another_python_is_refused(world: World) -> None:
     entry = world.default.wheel("dep", "2.0", requires_python=">=3.13")
     plan = world.plan(f"dep @ {world.default.address(entry)}")
     assert plan.status == "impossible"
-    assert "dep needs Python >=3.13" in facts(plan)
+    assert "dep requires Python >=3.13" in facts(plan)
     assert any(action.startswith("use another Python: 3.13") for action in actions(plan))
 
 
@@ -157,7 +157,7 @@ def test_a_source_tree_for_another_python_is_refused(world: World, tmp_path: Pat
     repository(tmp_path / "source", {"pyproject.toml": text})
     plan = world.plan(f"pure @ git+{(tmp_path / 'source').as_uri()}")
     assert plan.status == "impossible"
-    assert any("needs Python >=3.13" in fact for fact in facts(plan))
+    assert any("requires Python >=3.13" in fact for fact in facts(plan))
 
 
 def test_the_python_that_most_packages_support_is_tried_first() -> None:

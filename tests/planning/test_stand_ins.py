@@ -38,7 +38,7 @@ def test_another_pair_is_refused_and_the_fewest_requirements_are_relaxed_first(w
     """No torch 2.9 is published, so that to relax torch takes the other pin along."""
     windows.default.wheel("triton-windows", "3.5.0.post1", tags="cp312-cp312-win_amd64")
     plan = windows.plan("torch==2.10.0", "triton-windows==3.5.0.post1", target=WINDOWS)
-    assert "triton-windows 3.5.0.post1 is made for torch>=2.9,<2.10" in [fact.fact for fact in plan.conflict]
+    assert "triton-windows 3.5.0.post1 is built for torch>=2.9,<2.10" in [fact.fact for fact in plan.conflict]
     assert [fix.text for fix in plan.remedies] == [
         "relax triton-windows==3.5.0.post1",
         "relax torch==2.10.0 and triton-windows==3.5.0.post1",
@@ -49,7 +49,7 @@ def test_it_is_proposed_in_place_of_triton(windows: World) -> None:
     plan = windows.plan("torch", "triton", target=WINDOWS)
     assert plan.status == "impossible"
     first = plan.remedies[0]
-    assert (first.text, first.unlocks) == ("ask for triton-windows instead of triton", "triton-windows 3.8.0.post26")
+    assert (first.text, first.unlocks) == ("request triton-windows instead of triton", "triton-windows 3.8.0.post26")
 
 
 def test_it_is_not_proposed_where_triton_is_published(windows: World) -> None:
@@ -61,7 +61,10 @@ def test_linux_on_windows_is_wsl_whose_libc_is_not_taken_for_the_oldest(world: W
     for version, platform in (("0.11", "manylinux_2_28_x86_64"), ("0.19", "manylinux_2_31_x86_64")):
         world.build("triton", version, "any", platform=platform)
     (fix,) = world.plan("triton", target=WINDOWS).remedies
-    assert (fix.text, fix.unlocks) == ("run it under Linux: WSL 2 can also use the GPU", "triton 0.19 [any] (unknown)")
+    assert (fix.text, fix.unlocks) == (
+        "use Linux: WSL 2 on this machine can also use the GPU",
+        "triton 0.19 [any] (unknown)",
+    )
 
 
 @pytest.mark.parametrize(("gpu", "limited"), [("GTX 1080", True), ("RTX 3060", False)])

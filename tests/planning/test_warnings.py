@@ -76,23 +76,27 @@ WINDOWS = "RTX 3060, driver 580.95, python 3.12, windows-x86_64"
 @pytest.mark.parametrize(
     ("asked", "target", "advice"),
     [
-        ("jax", NEW_LINUX, "ask for jax[cuda13]"),
-        ("jax", OLD_LINUX, "ask for jax[cuda12]"),
-        ("flax", NEW_LINUX, "ask for jax[cuda13]"),
-        ("jax", "RTX 2080, driver 450.80, python 3.12, linux-x86_64", "no build with it runs on these machines"),
+        ("jax", NEW_LINUX, "request jax[cuda13]"),
+        ("jax", OLD_LINUX, "request jax[cuda12]"),
+        ("flax", NEW_LINUX, "request jax[cuda13]"),
+        (
+            "jax",
+            "RTX 2080, driver 450.80, python 3.12, linux-x86_64",
+            "no build with GPU support runs on these machines",
+        ),
         ("jax", WINDOWS, "use WSL 2"),
-        ("tensorflow", NEW_LINUX, "ask for tensorflow[and-cuda]"),
+        ("tensorflow", NEW_LINUX, "request tensorflow[and-cuda]"),
         (
             "tensorflow<2.14",
             NEW_LINUX,
-            "ask for nvidia-cudnn-cu11==8.* nvidia-cublas-cu11 nvidia-cuda-runtime-cu11 nvidia-cufft-cu11 "
+            "request nvidia-cudnn-cu11==8.* nvidia-cublas-cu11 nvidia-cuda-runtime-cu11 nvidia-cufft-cu11 "
             "nvidia-curand-cu11 nvidia-cusolver-cu11 nvidia-cusparse-cu11; "
-            "put their lib directories on LD_LIBRARY_PATH",
+            "add their lib directories to LD_LIBRARY_PATH",
         ),
         ("tensorflow", WINDOWS, "use WSL 2, or a release before 2.11"),
-        ("transformer-engine", NEW_LINUX, "ask for transformer-engine[pytorch] or transformer-engine[jax]"),
-        ("ctranslate2", OLD_LINUX, "ask for nvidia-cublas-cu12; put its lib directory on LD_LIBRARY_PATH"),
-        ("onnxruntime", NEW_LINUX, "ask for onnxruntime-gpu; leave out onnxruntime, whose files it has"),
+        ("transformer-engine", NEW_LINUX, "request transformer-engine[pytorch] or transformer-engine[jax]"),
+        ("ctranslate2", OLD_LINUX, "request nvidia-cublas-cu12; add its lib directory to LD_LIBRARY_PATH"),
+        ("onnxruntime", NEW_LINUX, "request onnxruntime-gpu; remove onnxruntime, which installs the same files"),
         # Its wheels for this processor have no GPU code, so that no library helps.
         (
             "ctranslate2",
@@ -131,7 +135,7 @@ def test_what_a_newer_libcuda_of_cuda_compat_runs_is_recommended(frameworks: Wor
     machine = frameworks.machine("A100, driver 535.183.01")
     newer = replace(machine, driver=replace(machine.driver or Driver(), compat_libcuda="13.0"))
     asked = [
-        said(frameworks.plan_for([one], "jax"), "gpu-unused")[0].rpartition("ask for ")[2] for one in (machine, newer)
+        said(frameworks.plan_for([one], "jax"), "gpu-unused")[0].rpartition("request ")[2] for one in (machine, newer)
     ]
     assert asked == ["jax[cuda12]", "jax[cuda13]"]
 

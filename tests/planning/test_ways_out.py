@@ -26,22 +26,19 @@ def facts(plan: Plan) -> list[str]:
 def test_a_request_without_torch_is_not_answered_with_torch(ask: Questions) -> None:
     plan = ask.plan(f"V100, driver 470.223.02, {HERE}", "cupy-cuda12x")
     assert not any("torch" in action + unlocks for action, unlocks in ways(plan))
-    assert ways(plan)[0] == (
-        "ask for cupy-cuda11x instead of cupy-cuda12x",
-        "cupy-cuda11x 13.6.0 [cu118]",
-    )
+    assert ways(plan)[0] == ("request cupy-cuda11x instead of cupy-cuda12x", "cupy-cuda11x 13.6.0 [cu118]")
     assert ways(plan)[-1] == ("install driver 525.60.13 or newer (branch R525)", "cupy-cuda12x 14.2.0 [cu129]")
 
 
 def test_what_is_asked_for_beside_torch_can_be_given_up(ask: Questions) -> None:
     plan = ask.plan(f"V100, driver 470.223.02, {HERE}", "torch", "cupy-cuda12x")
-    assert ("give up cupy-cuda12x", "torch 2.7.1 [cu118]") in ways(plan)
+    assert ("leave out cupy-cuda12x", "torch 2.7.1 [cu118]") in ways(plan)
 
 
 def test_libraries_of_no_cuda_of_its_major_serve_the_card(ask: Questions) -> None:
     plan = ask.plan(f"RTX 5090, driver 580.95.05, {HERE}", "cupy-cuda11x")
     assert facts(plan)[-1].endswith("the libraries of CUDA 11.8 (sm_35 to sm_90) do not support cc 12.0")
-    assert ways(plan) == [("ask for cupy-cuda12x instead of cupy-cuda11x", "cupy-cuda12x 14.2.0 [cu129]")]
+    assert ways(plan) == [("request cupy-cuda12x instead of cupy-cuda11x", "cupy-cuda12x 14.2.0 [cu129]")]
 
 
 def test_a_card_that_no_build_has_code_for(ask: Questions) -> None:
@@ -55,8 +52,8 @@ def test_a_card_that_came_after_every_build(world: World) -> None:
     world.build("torch", "2.5.1", "cu126", requires=["filelock"], code=OLD)
     ((action, unlocked),) = ways(world.plan("torch==2.5.1", target="RTX 5090, driver 580.95.05"))[:1]
     assert action == (
-        "try a pre-release of torch built with CUDA 12.8 or newer, the first that knows sm_120; "
-        "envsolve index measure URL reads which GPUs its wheel has code for"
+        "try a pre-release of torch built with CUDA 12.8 or newer, the first version that supports sm_120; "
+        "`envsolve index measure URL` reads from a wheel for which GPUs it has code"
     )
     assert unlocked == ""
 
@@ -65,14 +62,14 @@ def test_windows_without_a_build_for_it(ask: Questions) -> None:
     plan = ask.plan("RTX 4090, driver 580.95.05, python 3.12, win-amd64", "vllm")
     assert facts(plan)[1] == "vllm 0.33.0 was published only for linux-x86_64 and linux-aarch64"
     ((action, unlocked),) = ways(plan)
-    assert action.startswith("run it under Linux") and unlocked.endswith("with vllm 0.33.0")
+    assert action.startswith("use Linux") and unlocked.endswith("with vllm 0.33.0")
 
 
 def test_windows_without_a_build_of_what_an_extra_needs(torch_world: World) -> None:
     torch_world.build("jax-cuda12-plugin", "0.10.2", "cu129", code=NEW)
     torch_world.default.wheel("jax", "0.10.2", extras=["cuda12"], requires=['jax-cuda12-plugin; extra == "cuda12"'])
     plan = torch_world.plan("jax[cuda12]", target="RTX 4090, driver 580.95.05, windows-x86_64")
-    assert ("run it under Linux: WSL 2 can also use the GPU", "jax-cuda12-plugin 0.10.2 [cu129]") in ways(plan)
+    assert ("use Linux: WSL 2 on this machine can also use the GPU", "jax-cuda12-plugin 0.10.2 [cu129]") in ways(plan)
 
 
 def test_arm_without_a_build_for_it(ask: Questions) -> None:
@@ -80,13 +77,13 @@ def test_arm_without_a_build_for_it(ask: Questions) -> None:
     plan = ask.plan("GH200, driver 580.95.05, python 3.12, linux-aarch64, glibc 2.35", "fbgemm-gpu")
     assert facts(plan)[1] == "fbgemm-gpu 1.9.0 was published only for linux-x86_64"
     ((action, unlocked),) = ways(plan)
-    assert action == "run it on a machine with an x86_64 processor" and unlocked.endswith("with fbgemm-gpu 1.9.0")
+    assert action == "use a machine with an x86_64 processor" and unlocked.endswith("with fbgemm-gpu 1.9.0")
 
 
 def test_demands_that_contradict_each_other(ask: Questions) -> None:
     plan = ask.plan(f"H100, driver 580.95.05, {HERE}", "torch==2.5.1", "torch>=2.6")
-    assert facts(plan)[1] == "no torch that is known is ==2.5.1 and >=2.6 at once"
-    assert dict(ways(plan))["leave torch>=2.6 out"] == "torch 2.5.1 [cu124]"
+    assert facts(plan)[1] == "no known release of torch satisfies ==2.5.1 and >=2.6 at the same time"
+    assert dict(ways(plan))["leave out torch>=2.6"] == "torch 2.5.1 [cu124]"
 
 
 def test_a_card_that_every_build_has_dropped(ask: Questions) -> None:
@@ -107,10 +104,10 @@ def test_a_companion_that_never_had_code_for_the_card_says_so(ask: Questions) ->
 def test_a_date_is_a_limit_like_any_other(ask: Questions) -> None:
     target = f"RTX 5090, driver 580.95.05, {HERE}"
     plan = ask.plan(target, "torch", before="2024-12-31")
-    assert facts(plan)[0] == "nothing published on 2025-01-01 or later is considered"
+    assert facts(plan)[0] == "--exclude-newer excludes files uploaded on 2025-01-01 or later"
     assert ways(plan) == [("leave out --exclude-newer", "torch 2.15.0 [cu132]")]
     pinned = ask.plan(target, "torch==2.7.0", before="2024-12-31")
-    assert "known from before 2025-01-01: 1.7.0 to 2.5.1" in facts(pinned)[1]
+    assert "torch 1.7.0 to 2.5.1 uploaded before 2025-01-01" in facts(pinned)[1]
     assert ways(pinned) == [("leave out --exclude-newer", "torch 2.7.0 [cu128]")]
 
 
@@ -119,13 +116,13 @@ def test_a_date_is_a_limit_like_any_other(ask: Questions) -> None:
 )
 def test_cuda_planned_where_there_is_no_gpu(ask: Questions, requirement: str, cuda: str | None) -> None:
     plan = ask.plan(f"no gpu, {HERE}", requirement, cuda=cuda)
-    assert ways(plan)[0] == ("plan for the machine that has the GPU: --target 'NAME, driver VERSION'", "")
+    assert ways(plan)[0] == ("plan for the machine with the GPU: --target 'GPU, driver VERSION'", "")
 
 
 def test_a_torch_whose_triton_works_is_named_where_the_request_forbids_it(ask: Questions) -> None:
     plan = ask.plan(f"cc 12.1, driver 580.95.05, {HERE}", "torch==2.7.1")
     (limited,) = (caution for caution in plan.warnings if caution.code == "triton-limited")
-    assert limited.remedy == "torch 2.15.0 [cu132] has a Triton that works here: relax the request"
+    assert limited.remedy == "relax the requirements to allow torch 2.15.0 [cu132], whose Triton works here"
 
 
 def test_ordinary_packages(world: World) -> None:
@@ -133,10 +130,12 @@ def test_ordinary_packages(world: World) -> None:
     world.default.wheel("old", "2.0")
     assert ways(world.plan("old==1.0")) == [
         ("relax old==1.0", "old 2.0"),
-        ("use another Python: 3.7", "old==1.0 has files for it"),
+        ("use another Python: 3.7", "old==1.0 has matching files"),
     ]
     assert ways(world.plan("old>=3")) == [("relax old>=3", "old 2.0")]
-    assert ways(world.plan("none")) == [("check its name, or name the index that has it: --extra-index-url URL", "")]
+    assert ways(world.plan("none")) == [
+        ("check the name, or add the index that has the package: --extra-index-url URL", "")
+    ]
 
 
 def test_only_pythons_with_which_everything_fits_are_proposed(world: World) -> None:
@@ -145,7 +144,7 @@ def test_only_pythons_with_which_everything_fits_are_proposed(world: World) -> N
         world.default.wheel("old", "1.0", tags=f"{tag}-manylinux2014_x86_64")
     for tag in ("cp311-cp311", "cp312-cp312", "cp313-cp313"):
         world.default.wheel("new", "1.0", tags=f"{tag}-manylinux2014_x86_64")
-    assert ("use another Python: 3.11", "old has files for it") in ways(world.plan("old", "new"))
+    assert ("use another Python: 3.11", "old has matching files") in ways(world.plan("old", "new"))
 
 
 def test_a_python_with_which_something_else_fails_says_so(world: World) -> None:
@@ -172,10 +171,10 @@ def test_an_extension_that_compiles_for_none_of_the_cards(ask: Questions) -> Non
     told = refusal("V100, driver 580.95.05", "mamba-ssm", "2.3.2")
     assert told is not None
     assert [fact.fact for fact in told.facts] == [
-        "mamba-ssm >=2.3.2 compiles for cc 7.5 and newer",
+        "mamba-ssm >=2.3.2 can be compiled only for compute capability 7.5 and newer",
         "the machine has Tesla V100 (cc 7.0)",
     ]
-    assert told.remedies[0].text == "ask for 'mamba-ssm>=1.2.1,<2.3.2'"
+    assert told.remedies[0].text == "request 'mamba-ssm>=1.2.1,<2.3.2'"
     assert refusal("V100 + T4, driver 580.95.05", "mamba-ssm", "2.3.2") is None, "one of the cards has use for it"
     assert refusal("no gpu", "mamba-ssm", "2.3.2") is None
 
@@ -187,23 +186,23 @@ def test_an_extension_that_compiles_for_none_of_the_cards(ask: Questions) -> Non
             "RTX 4090, driver 580.95, linux-x86_64, musl 1.2, python 3.9",
             "torch",
             "cu132",
-            "change together: use Python 3.10, 3.11, 3.12, 3.13, 3.14, 3.15; "
-            "run in a container, or on a system, with glibc 2.28 or newer",
+            "make all of these changes: use Python 3.10, 3.11, 3.12, 3.13, 3.14, 3.15; "
+            "use a container or a system with glibc 2.28 or newer",
             "torch 2.15.0 [cu132]",
         ),
         (
             "T600, driver 450.80.02, linux-x86_64, musl 1.2, python 3.12",
             "torch==2.13.*",
             None,
-            "change together: run in a container, or on a system, with glibc 2.28 or newer; relax torch==2.13.*",
+            "make all of these changes: use a container or a system with glibc 2.28 or newer; relax torch==2.13.*",
             "torch 2.7.1 [cu118]",
         ),
         (
             "P104-101, driver 560.35.03, linux-x86_64, musl 1.2, python 3.7",
             "torch==2.7.*",
             None,
-            "change together: use Python 3.9, 3.10, 3.11, 3.12, 3.13; "
-            "run in a container, or on a system, with glibc 2.28 or newer",
+            "make all of these changes: use Python 3.9, 3.10, 3.11, 3.12, 3.13; "
+            "use a container or a system with glibc 2.28 or newer",
             "torch 2.7.1 [cu126]",
         ),
     ],
@@ -222,7 +221,7 @@ def test_where_no_single_change_helps_those_that_help_together_are_named(
         ("GTX 1080, driver 550.54", "use another GPU, such as Tesla V100 (cc 7.0)", "triton 3.9.0 [any]"),
         (
             "GTX 1080 + H100, driver 550.54",
-            "plan for NVIDIA H100 (cc 9.0) only, and hide the others there (CUDA_VISIBLE_DEVICES)",
+            "plan only for NVIDIA H100 (cc 9.0), and hide the other GPUs of the machine (CUDA_VISIBLE_DEVICES)",
             "triton 3.8.0 [any]",
         ),
         (
@@ -241,7 +240,7 @@ def test_a_triton_alone_that_runs_nothing_has_a_way_out(
 def test_a_python_for_which_what_torch_needs_was_never_published(ask: Questions) -> None:
     """torch 2.8 has CUDA wheels for Python 3.9 on aarch64, its Triton has none."""
     plan = ask.plan("A100, driver 580.95.05, linux-aarch64, glibc 2.35, python 3.9", "torch")
-    assert facts(plan)[0] == "torch 2.8.0 [cu129] needs triton==3.4.0"
+    assert facts(plan)[0] == "torch 2.8.0 [cu129] requires triton==3.4.0"
     ((action, unlocked),) = ways(plan)
     assert action == "use another Python: 3.11, 3.12, 3.13" and unlocked == "torch 2.15.0 [cu132]"
 
@@ -256,7 +255,7 @@ def test_an_extension_without_a_build_for_the_processor_is_compiled(world: World
     world.default.sdist("xformers", "0.0.1")
     action, unlocked = ways(world.plan("xformers", "torch==2.9.1", target=target))[0]
     assert unlocked == "xformers 0.0.33.post2 with torch 2.9.1 [cu130]"
-    request = action.removeprefix("compile it: ask for '").removesuffix("'")
+    request = action.removeprefix("compile it from source: request '").removesuffix("'")
     assert request.startswith(f"xformers @ {world.server.url}{asked.url}#sha256=")
     plan = world.plan(request, "torch==2.9.1", target=target)
     assert plan.toolchain is not None and plan.toolchain.compiles == ("xformers",)
@@ -272,7 +271,7 @@ def test_what_needs_torch_on_a_gpu_that_no_torch_serves_is_answered_at_once(torc
     plan = torch_world.plan("ultralytics", target="Tesla K80, driver 470.82")
     facts = [fact.fact for fact in plan.conflict]
     assert plan.status == "impossible"
-    assert facts[0] == "ultralytics 8.29 needs torch>=1.8"
+    assert facts[0] == "ultralytics 8.29 requires torch>=1.8"
     assert any("no code for cc 3.7" in fact for fact in facts)
     assert plan.remedies and not any("ultralytics" in fix.text for fix in plan.remedies)
 

@@ -41,7 +41,7 @@ def machine(gpus: tuple[Gpu, ...] | None, version: str | None, cuda: str | None,
         ((H100,), "545.23.08", "12.3", "12.8", None, "R470, R535, R550, R560, R565"),
         ((H100,), "580.95.05", "13.0", "13.2", True, "R535, R570, R580, R590"),
         ((H100,), "575.57.08", "12.9", "13.2", None, "575.57.08"),
-        ((H100,), "580.95.05", "13.0", "13.5", None, "not recorded"),
+        ((H100,), "580.95.05", "13.0", "13.5", None, "does not record"),
         ((ORIN,), "540.4.0", "12.6", "13.0", None, "540.4.0"),
         # What decides is not known.
         ((H100,), None, "12.2", "13.0", None, "because the driver is not"),

@@ -108,12 +108,12 @@ def test_cards_that_are_not_known_leave_the_arch_list_open(catalogue: Catalogue)
 def test_what_a_project_asks_for_and_does_not_get(catalogue: Catalogue) -> None:
     v100 = Machine(gpus=(Gpu("Tesla V100", "7.0"),))
     told = said(catalogue, sdist("flash-attn", "2.8.3"), torch("2.1.0", "11.8"), v100)
-    assert "not for cc 7.0" in told["extension-gpu"]
+    assert "not for 7.0" in told["extension-gpu"]
     assert "requires CUDA >=12.0" in told["extension-cuda"]
     assert "requires torch >=2.2" in told["extension-torch"]
     assert "FLASH_ATTN_CUDA_ARCHS" in told["extension-archs"]
     blind = said(catalogue, sdist("minkowskiengine", "0.5.4"), torch("2.1.0", "11.8"), v100)
-    assert "only for the CPU if its build sees no GPU" in blind["extension-sees-gpu"]
+    assert "only for the CPU if no GPU is visible" in blind["extension-sees-gpu"]
 
 
 @pytest.mark.parametrize(
@@ -228,9 +228,9 @@ def test_what_compiles_where_it_runs_finds_its_nvcc_there(catalogue: Catalogue) 
 def test_no_ptx_is_left_to_an_older_driver(catalogue: Catalogue) -> None:
     compiled = compiled_packages([TREE], catalogue)
     older, _ = toolchain_for(compiled, torch("2.15.0", "13.2"), [H100], "13.0", catalogue)
-    assert "no PTX is generated, because the driver compiles none that is newer than CUDA 13.0" in older.checks
+    assert "the build generates no PTX, because the driver cannot compile PTX newer than CUDA 13.0" in older.checks
     same, _ = toolchain_for(compiled, torch("2.15.0", "13.2"), [H100], "13.2", catalogue)
-    assert "the driver knows CUDA 13.2 in full: it also compiles PTX of nvcc 13.2" in same.checks
+    assert "the driver fully supports CUDA 13.2, so it also compiles PTX of nvcc 13.2" in same.checks
     assert all("+PTX" not in (one.TORCH_CUDA_ARCH_LIST or "+PTX") for one in (older, same))
 
 
@@ -261,7 +261,7 @@ def test_what_the_build_needs_and_the_index_lacks_is_told(torch_world: World) ->
 def test_wheels_of_the_same_project_are_named(catalogue: Catalogue) -> None:
     compiled = compiled_packages([sdist("cupy", "14.2.0")], catalogue)
     toolchain, cautions = toolchain_for(compiled, None, [H100], "13.0", catalogue)
-    assert "ask for cupy-cuda13x to compile nothing" in {c.remedy for c in cautions}
+    assert "request cupy-cuda13x to compile nothing" in {c.remedy for c in cautions}
     assert "cuda-toolkit[cublas]==13.0.*" in toolchain.nvcc_packages["pip"]
 
 
@@ -269,7 +269,7 @@ def test_an_extension_that_is_on_no_index_is_asked_for_by_its_repository(torch_w
     plan = torch_world.plan("tinycudann")
     assert plan.status == "impossible"
     address = "git+https://github.com/NVlabs/tiny-cuda-nn@v2.0#subdirectory=bindings/torch"
-    assert plan.remedies[0].text == f"ask for 'tinycudann @ {address}'"
+    assert plan.remedies[0].text == f"request 'tinycudann @ {address}'"
     assert torch_world.plan(f"tinycudann @ {address}").toolchain is not None
 
 
@@ -280,8 +280,8 @@ def test_a_variant_for_the_nvcc_that_is_there_is_the_shorter_way(catalogue: Cata
     for driver_cuda in ("12.8", "13.0"):
         _, cautions = toolchain_for(compiled_packages([TREE], catalogue), build, [machine], driver_cuda, catalogue)
         remedies += [c.remedy or "" for c in cautions if c.code == "nvcc"]
-    assert remedies[0].startswith("--cuda cu128, for the nvcc that is there; or: micromamba")
-    assert "--cuda cu130, whose nvcc is in packages of the default index; or: " in remedies[1]
+    assert remedies[0].startswith("--cuda cu128, for which the machine has an nvcc; or: micromamba")
+    assert "--cuda cu130, for which the default index has an nvcc; or: " in remedies[1]
 
 
 def test_without_a_driver_nobody_knows_which_nvcc_fits(torch_world: World) -> None:

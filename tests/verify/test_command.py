@@ -82,13 +82,16 @@ def test_a_page_beside_the_text_and_a_saved_report_shown_again(
         (["--report", "r.json", "--plan", "p.json"], "--report shows a saved report"),
         (["--report", "missing.json"], "missing.json cannot be read: No such file or directory"),
         (["--prefix", "env", "--compile-only", "--only", "nvrtc"], "no GPU to compile for"),
-        (["--prefix", "env", "--compile-only", "--gpu", "9.0", "--quick"], "--quick is for checks that run on a GPU"),
+        (
+            ["--prefix", "env", "--compile-only", "--gpu", "9.0", "--quick"],
+            "--quick applies only to checks that run on a GPU",
+        ),
         (["--prefix", "env", "--html", "no/such/folder.html"], "there is no directory no/such"),
-        (["--prefix", "env", "-o", "a.html", "--html", "./a.html"], "-o and --html name one file"),
-        (["--report", "r.json", "-o", "r.json"], "--report and -o name one file"),
-        (["--report", "r.json", "--compare", "r.json", "--html", "r.json"], "--report and --html name one file"),
-        (["--prefix", "env", "--plan", "p.json", "-o", "p.json"], "--plan and -o name one file"),
-        (["--prefix", "env", "--compare", "r.json", "-o", "r.json"], "--compare and -o name one file"),
+        (["--prefix", "env", "-o", "a.html", "--html", "./a.html"], "-o and --html name the same file"),
+        (["--report", "r.json", "-o", "r.json"], "--report and -o name the same file"),
+        (["--report", "r.json", "--compare", "r.json", "--html", "r.json"], "--report and --html name the same file"),
+        (["--prefix", "env", "--plan", "p.json", "-o", "p.json"], "--plan and -o name the same file"),
+        (["--prefix", "env", "--compare", "r.json", "-o", "r.json"], "--compare and -o name the same file"),
         (["--prefix", "env", "--format", "json", "--compare", "r.json", "-o", "r.json"], "env does not exist"),
         (["--prefix", "env", "-o", "/dev/null", "--html", "/dev/null"], "env does not exist"),
         (["--python", ""], "the path is empty"),
@@ -101,11 +104,7 @@ def test_a_page_beside_the_text_and_a_saved_report_shown_again(
     ],
 )
 def test_options_at_odds(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    message: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert ended("verify", *words) == 2

@@ -36,7 +36,7 @@ class ClusterShell:
         """Return the nodes that the options name; groups (``@gpu``) are ClusterShell's."""
         text = self._options.nodes
         if not text:
-            raise UsageError("no nodes are named", hint="write them as: --ssh gpu[01-64]")
+            raise UsageError("no nodes were given", hint="give nodes like this: --ssh gpu[01-64]")
         try:
             return {str(node): Known() for node in self._sets.NodeSet(text)}
         except Exception as error:
@@ -155,7 +155,7 @@ class _Events:
     def rest(self) -> None:
         """Report the nodes without any event."""
         for node in list(self._left):
-            self.end(node, Outcome(failure="ClusterShell reported nothing for it"))
+            self.end(node, Outcome(failure="ClusterShell reported no result for this node"))
 
 
 def _outcome(code: int | None, text: bytes, err: bytes) -> Outcome:

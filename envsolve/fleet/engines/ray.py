@@ -24,7 +24,7 @@ class Ray:
             self._ray: Any = importlib.import_module("ray")
             self._strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
         except ImportError as error:
-            hint = "install the version of the cluster beside envsolve: ray status prints it"
+            hint = "install the cluster's version of Ray into envsolve's environment (`ray status` shows it)"
             raise UsageError("Ray is not installed", hint=hint) from error
         self._options = options
         self._ids: dict[str, str] = {}

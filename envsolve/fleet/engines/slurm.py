@@ -25,7 +25,7 @@ _POLL_SECONDS = 1.0
 # Results on NFS appear after the job that wrote them: a client may keep a directory for up to a minute (acdirmax).
 _LATE_SECONDS = 10.0
 _COMMAND_SECONDS = 60.0
-_RUNNING = "its job is running"
+_RUNNING = "the job is running"
 # Base states in which a node starts no job (sinfo(1), NODE STATE CODES).
 _DEAD = re.compile(
     r"(down|drain|drained|draining|fail|failing|error|unknown|future|maint|reboot|power(ed|ing)_down)", re.I
@@ -73,7 +73,7 @@ class Slurm:
             )
             found[name] = Known(labels, _dead(state, reason))
         asked = names_expanded(self._options.nodes or "")
-        found |= {name: Known(dead="Slurm does not know it") for name in asked if name not in found}
+        found |= {name: Known(dead="Slurm does not know this node") for name in asked if name not in found}
         if not found:
             where = f" in partition {self._options.partition}" if self._options.partition else ""
             raise UsageError(f"Slurm has no nodes{where}", hint="sinfo -N lists the nodes")
@@ -120,11 +120,11 @@ class Slurm:
                         watcher.started(node)
                 elif now - gone.setdefault(node, now) > _LATE_SECONDS:
                     left.discard(node)
-                    why = "its job ended without a result: the node failed, or cannot write here"
+                    why = "the job ended without a result: the node failed, or cannot write to the fleet's directory"
                     watcher.ended(node, Outcome(failure=why))
             if now > deadline:
                 for node in sorted(left):
-                    state = queue[node][1] if node in queue else "its job ended without a result"
+                    state = queue[node][1] if node in queue else "the job ended without a result"
                     watcher.ended(node, Outcome(failure=f"no result after {self._options.wait:.0f} s: {state}"))
                 return  # what is left is cancelled
             if left:
@@ -217,7 +217,7 @@ def _asked(command: Sequence[str]) -> str:
         raise UsageError(f"{command[0]} is not installed here", hint="run this on a login node of the Slurm cluster")
     ended = capture(command, os.environ, limit=_COMMAND_SECONDS)
     if ended.returncode != 0:
-        said = _last_line(ended.stderr) if ended.returncode is not None else "it does not answer"
+        said = _last_line(ended.stderr) if ended.returncode is not None else "slurmctld does not respond"
         raise EnvsolveError(f"{command[0]}: {said}", hint="check that slurmctld is running: scontrol ping")
     return ended.stdout.decode(errors="replace")
 

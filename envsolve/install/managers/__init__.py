@@ -114,7 +114,7 @@ def _uv_tables(environ: Mapping[str, str], cwd: Path) -> Iterator[Mapping[str, A
 
 
 def _read(path: Path) -> dict[str, Any]:
-    hint = "fix or remove it: uv would also read it"
+    hint = "correct or remove it; uv would also read this file"
     try:
         text = read_regular(path).decode("utf-8-sig")
     except OSError:
@@ -180,7 +180,7 @@ def choose(name: str | None, python: Path, target: Target, pip: File | None) -> 
     names = ", ".join(manager.name for manager in known)
     asked = [manager for manager in known if name in (None, manager.name)]
     if not asked:
-        raise UsageError(f"the package manager {name!r} is not supported here", hint=f"known ones: {names}")
+        raise UsageError(f"the package manager {name!r} is not supported here", hint=f"use one of {names}")
     for manager in asked:
         program = manager.program(python, target, pip)
         if program is not None:

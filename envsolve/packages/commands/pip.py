@@ -18,7 +18,7 @@ from envsolve.system.files import from_json, is_folder, read_regular, real_path
 
 _PYTHON = re.compile(r"python[\d.]*(?:\.exe)?")
 _SHEBANG = re.compile(rb"#!\s*(?P<program>/[^\n]+)")
-_HINT = "name the environment's own program: DIR/bin/python -m pip"
+_HINT = "use the program of the environment: DIR/bin/python -m pip"
 
 
 class _Archive(msgspec.Struct, frozen=True):
@@ -150,7 +150,7 @@ def _interpreter(script: Path) -> Path:
         match = None
     program = Path(match["program"].decode("utf-8", "replace").strip()) if match else None
     if program is None or not _PYTHON.fullmatch(program.name):
-        raise UsageError(f"{script} does not show which environment it installs into", hint=_HINT)
+        raise UsageError(f"envsolve cannot see into which environment {script} installs", hint=_HINT)
     return program
 
 

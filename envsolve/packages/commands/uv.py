@@ -83,8 +83,8 @@ class Uv(Pip):
             unsynced = replace(command, arguments=(Argument("--no-sync", "other"), *command.arguments))
             raise UsageError(
                 f"uv {command.verb[0]} has no dry run",
-                hint="change the project first, then preview the change of its environment: "
-                f"{shlex.join(unsynced.words)} && envsolve guard -- uv sync",
+                hint="change only the project first, then check the change of its "
+                f"environment: {shlex.join(unsynced.words)} && envsolve guard -- uv sync",
             )
         if command.verb not in _WITH_DRY_RUN or command.has("dry_run"):
             return None
@@ -118,14 +118,14 @@ class Uv(Pip):
         near = (directory / ".venv" for directory in (here, *here.parents))
         found = Path(active) if active else next((place for place in near if is_environment(place)), None)
         if found is None:
-            hint = "name it: uv pip install --python DIR"
+            hint = "give the environment: uv pip install --python DIR"
             raise UsageError("no environment is active, and .venv does not exist", hint=hint)
         return found
 
     def read_dry_run(self, out: str, err: str) -> tuple[Path | None, tuple[Change, ...]]:
         """Read the lines `` - torch==2.6.0``, `` + torch==2.7.0`` and `` ~ torch==2.7.0`` on standard error."""
         if not re.search(r"(?m)^(?:Would|Audited|Resolved|Checked|Found up-to-date|Discovered)\b", err):
-            raise ValueError("it does not say what it would do")
+            raise ValueError("the output does not say what the command would do")
         removed, installed = {}, {}
         for line in err.splitlines():
             if match := _LINE.match(line):
@@ -148,7 +148,7 @@ def _program(named: str, environ: Mapping[str, str]) -> Path:
         return Path(program)
     found = ask(["uv", "python", "find", "--no-project", named], environ, limit=_ASK_SECONDS)
     if found is None:
-        raise UsageError(f"uv finds no Python {named}", hint="name the environment: uv pip install --python DIR")
+        raise UsageError(f"uv finds no Python {named}", hint="give the environment: uv pip install --python DIR")
     return Path(found.splitlines()[0])
 
 

@@ -141,7 +141,7 @@ def triton_runs(
         return say(False, f"supports cc {release.min_cc} and newer, not {cc}", "triton-gpu")
     ptxas = chosen_ptxas(release, cc)
     if ptxas is None:
-        return say(None, f"has no known assembler for cc {cc}")
+        return say(None, f"has no known ptxas for cc {cc}")
     name = arch_asked(release, cc)
     if name not in ptxas.archs:
         return say(False, f"compiles with {ptxas.file} {ptxas.cuda}, which does not know {name}")

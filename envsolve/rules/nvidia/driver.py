@@ -56,7 +56,7 @@ def driver_runs(
         ok = _family_implies(driver.cuda, cuda)
     have = driver.version or f"for CUDA {driver.cuda}"
     if ok is None:
-        return fit(None, f"the machine's driver is {have}, which is too imprecise to decide")
+        return fit(None, f"the machine's driver version {have} is not precise enough to decide")
     return fit(ok, f"the machine has driver {have}", "minor-version" if ok else None)
 
 
@@ -286,7 +286,7 @@ def _listed(cuda: str, version: str, library: str, facts: ForwardFacts) -> Reaso
                 if _DATA_CENTRE in allowed.brands:
                     named |= dict.fromkeys(allowed.branches, release)
     if not named:
-        return Reason("forward", None, f"which drivers {library} supports is not recorded")
+        return Reason("forward", None, f"the catalogue does not record which drivers {library} supports")
     found = next((release for branch, release in named.items() if DriverVersion.parse(branch).branch == own), None)
     listed = ", ".join(f"R{branch}" for branch in sorted(named, key=DriverVersion.parse))
     if found is None:

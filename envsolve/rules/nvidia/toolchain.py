@@ -97,10 +97,12 @@ def nvcc_without_torch(
     chosen = min(fitting, key=lambda toolkit: reach(toolkit.version), default=None)
     if chosen is None:
         listed = ", ".join(map(str, cards))
-        text = f"no nvcc up to CUDA {driver_cuda}, which is what the driver knows, can compile for cc {listed}"
+        text = (
+            f"no nvcc up to CUDA {driver_cuda}, the newest that the driver fully supports, can compile for cc {listed}"
+        )
         return None, Reason("toolchain", False, text)
     version = str(chosen.cuda_version)
-    text = f"the driver runs all that nvcc {version} makes, PTX included, and it knows every GPU"
+    text = f"the driver runs everything that nvcc {version} generates, including PTX, and this nvcc supports every GPU"
     return version, _reason(text, chosen)
 
 
@@ -108,9 +110,9 @@ def knows_cards(cuda: str, cards: Iterable[ComputeCapability], facts: CompilerFa
     """Whether the nvcc of a CUDA version can make code for every GPU."""
     toolkit = toolkit_of(cuda, facts.toolkits)
     if toolkit is None:
-        return Reason("toolchain", None, f"the GPUs that nvcc {cuda} knows are not recorded")
+        return Reason("toolchain", None, f"the catalogue does not record which GPUs nvcc {cuda} supports")
     unknown = _unknown_to(toolkit, cards, facts)
-    text = f"nvcc {cuda} " + (f"cannot compile for cc {', '.join(unknown)}" if unknown else "knows every GPU")
+    text = f"nvcc {cuda} " + (f"cannot compile for cc {', '.join(unknown)}" if unknown else "supports every GPU")
     return Reason("toolchain", not unknown, text, toolkit.evidence.value, toolkit.source)
 
 
@@ -160,7 +162,9 @@ def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerF
     entries = _entries(torch, facts)
     if entries is None:
         return ";".join(map(str, wanted)), Reason(
-            "toolchain", None, f"the entries that torch {torch.version} knows are not recorded"
+            "toolchain",
+            None,
+            f"the catalogue does not record which architectures torch {torch.version} can be compiled for",
         )
     found = [_serving(cc, entries, facts.architectures) for cc in wanted]
     unserved = [str(cc) for cc, entry in zip(wanted, found, strict=True) if entry is None]

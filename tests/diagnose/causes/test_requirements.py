@@ -12,7 +12,7 @@ def test_numpy_1_is_not_proposed_against_what_is_installed(world: World) -> None
     world.prefix.add("opencv-python", "4.12.0.88", requires=["numpy>=2,<2.3.0"])
     (fix,) = world.first().remedies
     assert fix.command == f"{world.prefix.folder}/bin/python -m pip install --upgrade pandas"
-    assert fix.text.startswith("Upgrade what was compiled")
+    assert fix.text.startswith("Upgrade the modules that were compiled")
 
 
 def test_what_serves_in_place_of_a_dependency_is_none_missing(world: World) -> None:

@@ -16,11 +16,13 @@ def test_a_damaged_record_is_named_with_a_command_that_pip_can_run(tmp_path: Pat
     prefix.add("pip", "26.0", {"pip/__init__.py": ""})
     info = prefix.add("torch", "2.9.0", {"torch/__init__.py": "", "torch/version.py": "__version__ = '2.9.0'\n"})
     before = envsolve.diagnose(prefix=prefix.folder).diagnoses
-    assert not [one for one in before if "list of files" in one.explanation]
+    assert not [one for one in before if "installed-files list" in one.explanation]
     (info / "RECORD").unlink()
     if damage is not None:
         (info / "RECORD").write_text(damage)
-    found = [one for one in envsolve.diagnose(prefix=prefix.folder).diagnoses if "list of files" in one.explanation]
+    found = [
+        one for one in envsolve.diagnose(prefix=prefix.folder).diagnoses if "installed-files list" in one.explanation
+    ]
     assert [one.cause for one in found] == ["lock-incomplete"]
     assert found[0].evidence[0].startswith(f"{info}/RECORD ")
     # pip ends --force-reinstall with "Cannot uninstall torch 2.9.0, RECORD file not found."

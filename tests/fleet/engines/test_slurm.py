@@ -123,7 +123,7 @@ def slurm_name(fleet: Path) -> str:
 
 def test_nodes_that_slurm_does_not_know_are_listed(state: Path) -> None:
     known = slurm.Slurm(Options(nodes="gpu01,nope[1-2]")).nodes()
-    assert known["nope2"].dead == "Slurm does not know it"
+    assert known["nope2"].dead == "Slurm does not know this node"
 
 
 def test_no_slurm_and_no_answer_say_what_to_do(state: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -30,11 +30,14 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (["plan", "torch", "--format", "pixi", "--manager", "uv"], "--format pixi is for conda packages, not for uv"),
-        (["plan", "torch", "--channel", "x", "--manager", "pip"], "--channel is for conda packages, not for pip"),
+        (
+            ["plan", "torch", "--format", "pixi", "--manager", "uv"],
+            "--format pixi is only for conda packages, not for uv",
+        ),
+        (["plan", "torch", "--channel", "x", "--manager", "pip"], "--channel is only for conda packages, not for pip"),
         (["plan", "torch", "--manager", "brew"], "not one of uv, pip, conda"),
-        (["plan", "torch", "--manager", "conda", "--allow-groups"], "not for conda packages"),
-        (["plan", "torch", "--manager", "conda", "--index-url", "https://example.org"], "not for conda packages"),
+        (["plan", "torch", "--manager", "conda", "--allow-groups"], "do not support conda packages"),
+        (["plan", "torch", "--manager", "conda", "--index-url", "https://example.org"], "conda plans do not support"),
     ],
 )
 def test_what_does_not_go_together(line: list[str], words: str, run: Run, capsys: pytest.CaptureFixture[str]) -> None:

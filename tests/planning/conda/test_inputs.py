@@ -83,12 +83,12 @@ def test_an_environment_file_is_read(tmp_path: Path) -> None:
         ("dependencies: numpy\n", "not an environment.yml"),
         ("dependencies: [\n", "not YAML"),
         ("? - pip:\n    - x\nvariables:\n  A: b\n", "a key is a list or a mapping"),
-        ("dependencies:\n  - numpy: 2\n", "is no dependency"),
+        ("dependencies:\n  - numpy: 2\n", "is not a dependency"),
         ("dependencies:\n  - pip:\n      - --frobnicate\n", "pip: line 1: --frobnicate is not an option"),
         ("dependencies:\n  - pip:\n", "pip: None is not a requirement"),
-        ("channels: [a, '']\ndependencies: [numpy]\n", "'' is no channel"),
-        ("channels: [3]\ndependencies: [numpy]\n", "3 is no channel"),
-        (f"dependencies:\n  - [{'x, ' * 9999}]\n", r"^.{0,300}is no dependency"),
+        ("channels: [a, '']\ndependencies: [numpy]\n", "'' is not a channel"),
+        ("channels: [3]\ndependencies: [numpy]\n", "3 is not a channel"),
+        (f"dependencies:\n  - [{'x, ' * 9999}]\n", r"^.{0,300}is not a dependency"),
         ("dependencies:\n  - =2.7\n", "not a match spec"),
         ("!!python/object/apply:os.system ['true']\n", "not YAML"),
     ],
@@ -121,11 +121,14 @@ def test_an_environment_file_is_planned_and_planned_again(channel: CondaChannel,
         (["pytorch"], ["the channel pytorch has ended: its last pytorch is 2.5.1"]),
         (
             ["https://conda.anaconda.org/pytorch", "conda-forge"],
-            ["has ended", "are mixed: its pytorch is built against"],
+            ["has ended", "do not go together: its pytorch is built against"],
         ),
-        (["conda-forge", "defaults"], ["terms that ask", "the channels defaults and conda-forge are mixed"]),
-        (["https://repo.anaconda.com/pkgs/main", "conda-forge"], ["terms that ask", "are mixed"]),
-        (["nvidia/label/cuda-12.4.0", "conda-forge"], ["holds one toolkit release", "are mixed"]),
+        (
+            ["conda-forge", "defaults"],
+            ["terms require a paid", "the channels defaults and conda-forge do not go together"],
+        ),
+        (["https://repo.anaconda.com/pkgs/main", "conda-forge"], ["terms require a paid", "do not go together"]),
+        (["nvidia/label/cuda-12.4.0", "conda-forge"], ["contains one toolkit release", "do not go together"]),
     ],
 )
 def test_channels_are_named_for_what_they_are(channels: list[str], told: list[str]) -> None:
@@ -183,9 +186,9 @@ def test_what_pip_adds_is_exact_and_what_conda_has_is_held(world: World, tmp_pat
     assert made.conda is not None
     assert made.conda.pip == ("accelerate==1.0", "tqdm==1.0", "numpy==1.0", "torch==2.11.0")
     assert "      - torch==2.11.0\n" in render(made, "environment-yml")
-    with pytest.raises(UsageError, match="cannot hold packages that pip installs"):
+    with pytest.raises(UsageError, match="cannot contain pip packages"):
         render(made, "conda-lock")
-    with pytest.raises(UsageError, match="what pip adds to conda packages is not installed"):
+    with pytest.raises(UsageError, match="does not install pip packages into a conda environment"):
         install(made, tmp_path / "env")
     assert '[pypi-dependencies]\naccelerate = "==1.0"' in render(made, "pixi")
 
@@ -217,8 +220,8 @@ def test_what_pip_is_asked_for_by_address_is_never_taken_from_an_index(world: Wo
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("sneaky", "pip would install nvidia-cublas-cu12 beside the CUDA and the torch of conda"),
-        ("newer", "for pip: "),
+        ("sneaky", "pip would install nvidia-cublas-cu12, in addition to the CUDA and the torch from conda"),
+        ("newer", "packages for pip: "),
     ],
 )
 def test_pip_brings_no_second_cuda_and_no_other_torch(line: str, words: str, world: World) -> None:
@@ -296,7 +299,11 @@ def test_a_pixi_toml(tmp_path: Path) -> None:
     assert [str(need.requirement) for need in asked.pip.needs] == ["einops[x]"]
     assert asked.channels == ("conda-forge", "nvidia")
     notes = [note.removeprefix(f"{path}: ") for note in asked.notes]
-    assert [note.partition(":")[0] for note in notes] == ["pytorch", "own is at .", "system requirement cuda 12"]
+    assert [note.partition(":")[0] for note in notes] == [
+        "pytorch",
+        "own is the local directory .; give it as a project to also plan its requirements",
+        "system requirement cuda 12",
+    ]
     assert str(read_pixi_file(path, "test").specs[-1]) == "pytest >=8"
     assert list(map(str, read_pixi_file(path, "lean").specs)) == ["numpy *"]
     path.write_text(PIXI.replace("linux-64", "osx-arm64"))

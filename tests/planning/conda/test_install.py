@@ -114,7 +114,7 @@ def test_another_plan_takes_the_place_and_files_of_ones_own_are_kept(
 def test_a_conda_environment_of_others_is_left_alone(made: Plan, tmp_path: Path) -> None:
     prefix = tmp_path / "env"
     (prefix / "conda-meta").mkdir(parents=True)
-    with pytest.raises(UsageError, match="a conda environment that envsolve did not make"):
+    with pytest.raises(UsageError, match="a conda environment that envsolve did not create"):
         install(made, prefix)
 
 
@@ -135,7 +135,7 @@ def test_what_fails_its_checks_is_not_put_in_place(made: Plan, tmp_path: Path) -
     ("harm", "words"),
     [
         pytest.param("gone", "the index no longer has a planned file", marks=pytest.mark.slow),
-        ("changed", "is not the one that was planned"),
+        ("changed", "differs from the planned one"),
     ],
 )
 def test_a_file_that_is_not_the_planned_one(
@@ -160,7 +160,7 @@ def test_a_file_that_is_not_the_planned_one(
 def test_a_file_of_another_size_than_planned_is_refused(made: Plan, tmp_path: Path) -> None:
     assert all(one.size for one in made.packages)
     spoilt = tuple(replace(one, size=int(one.size or 0) + (one.name == "hello")) for one in made.packages)
-    with pytest.raises(IndexUnavailableError, match="is not the one that was planned"):
+    with pytest.raises(IndexUnavailableError, match="differs from the planned one"):
         install(replace(made, packages=spoilt), tmp_path / "env")
     assert not (tmp_path / "env").exists()
 

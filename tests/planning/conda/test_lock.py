@@ -70,7 +70,7 @@ def test_a_lock_that_another_tool_wrote_is_installed_too(made: Plan, tmp_path: P
 def test_a_lock_for_cards_or_a_driver_that_are_not_here_is_refused(plan: Planner, tmp_path: Path) -> None:
     pytest.importorskip("rattler", reason="pip install 'envsolve[conda]'")
     lock = written(tmp_path, render(plan(GPU, "torch"), "conda-lock"))
-    with pytest.raises(ImpossibleError, match=r"needs driver 525\.60\.13 or newer"):
+    with pytest.raises(ImpossibleError, match=r"requires driver 525\.60\.13 or newer"):
         install(lock, tmp_path / "env", machine=envsolve.describe_target(GPU.replace("550.54.14", "470.57.02")))
     assert not (tmp_path / "env").exists()
 
@@ -78,7 +78,7 @@ def test_a_lock_for_cards_or_a_driver_that_are_not_here_is_refused(plan: Planner
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (r"(hello-1\.0-h0_0\.conda#sha256:)\w{64}", rf"\g<1>{DIGEST}", "its hash differs"),
+        (r"(hello-1\.0-h0_0\.conda#sha256:)\w{64}", rf"\g<1>{DIGEST}", "its hash is different"),
         (r"hello-1\.0-h0_0", "hello-1.0-h0_7", "no longer has a planned file"),
     ],
 )
@@ -100,7 +100,7 @@ def test_a_lock_that_names_what_the_channel_has_not(old: str, new: str, words: s
         (f"@EXPLICIT\n{LINE}\n{LINE}\n", "more than once: demo"),
         (f"@EXPLICIT\n{LINE.replace('linux-64', 'osx-arm64')}\n", "packages for osx-arm64"),
         (f"@EXPLICIT\n{LINE}\n{LINE.replace('demo', 'more').replace('linux-64', 'win-64')}\n", "linux-64, win-64"),
-        (f"# envsolve: {{\n@EXPLICIT\n{LINE}\n", "noted in the lock cannot be read"),
+        (f"# envsolve: {{\n@EXPLICIT\n{LINE}\n", "the line that envsolve wrote into the lock cannot be read"),
         (f'# envsolve: {{"schema": "envsolve.lock/9"}}\n@EXPLICIT\n{LINE}\n', "cannot be read"),
         ("@EXPLICIT\nhttps://me:secret@example.org/x\n", r"'https://example.org/x' is not the URL"),
     ],

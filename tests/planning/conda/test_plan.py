@@ -99,7 +99,7 @@ def test_a_package_that_does_not_ask_for_its_cuda_variant_gets_it(
     assert files(made)["faiss"] == "faiss-1.9.0-py312_h1_cuda129_0"
     assert files(made)["legacy"] == "legacy-2.0-py312_cpu_0"
     assert [c.message for c in made.warnings if c.code == "cpu-companion"] == [
-        "legacy has a CUDA variant, but none that fits the other packages, so its CPU variant was chosen"
+        "legacy has CUDA builds, but none of them fits the other packages, so the plan has its CPU build"
     ]
 
 
@@ -136,14 +136,14 @@ def test_what_the_solver_refuses_is_told_with_what_to_relax(plan: Planner) -> No
 def test_a_package_of_a_channel_that_ended_is_given_up(plan: Planner) -> None:
     made = plan(f"RTX 4090, driver 550.54.14, python 3.13, {LINUX}", "torch", "pytorch-cuda=12.1")
     assert "No candidates were found for pytorch-cuda 12.1.*" in told(made)
-    assert [(r.text, r.unlocks) for r in made.remedies] == [("give up pytorch-cuda", "pytorch 2.7.1 [cu129]")]
+    assert [(r.text, r.unlocks) for r in made.remedies] == [("leave out pytorch-cuda", "pytorch 2.7.1 [cu129]")]
 
 
 def test_a_file_for_the_channel_pytorch_is_told_all_that_has_to_change(plan: Planner) -> None:
     tutorial = ("pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0", "pytorch-cuda=12.1", "numpy")
     made = plan(f"RTX 4090, driver 550.54.14, python 3.13, {LINUX}", *tutorial)
     [remedy] = made.remedies
-    assert remedy.text == "relax pytorch 2.1.0 py3.10_cuda12.1_cudnn8.9.2_0 and give up pytorch-cuda"
+    assert remedy.text == "relax pytorch 2.1.0 py3.10_cuda12.1_cudnn8.9.2_0 and leave out pytorch-cuda"
     assert remedy.unlocks == "pytorch 2.7.1 [cu129]"
 
 
@@ -237,9 +237,9 @@ def test_packages_without_torch(channel: CondaChannel, plan: Planner) -> None:
 
 
 def test_options_of_package_indexes_are_refused(plan: Planner) -> None:
-    with pytest.raises(UsageError, match="index_url: not for conda packages"):
+    with pytest.raises(UsageError, match="index_url: conda plans do not support these settings"):
         plan("no gpu", "numpy", index_url="https://example.org/simple")
-    with pytest.raises(UsageError, match="only conda has channels"):
+    with pytest.raises(UsageError, match="channels apply only to conda packages"):
         envsolve.plan(Request(["numpy"], channels=["conda-forge"]), [envsolve.describe_target("no gpu")])
 
 

@@ -226,10 +226,7 @@ def _cuda_reasons(environment: Environment, torch: TorchFiles, distribution: Dis
     majors = {int(m[1]): lib.path for lib in own for name in lib.needed if (m := _RUNTIME.fullmatch(name))}
     if torch.toolkit and majors and CudaVersion.parse(torch.toolkit).major not in majors:
         major, path = max(majors.items())
-        yield (
-            CAUSE.words("runtime", major=major, cuda=torch.toolkit),
-            f"{path}: needs libcudart.so.{major}",
-        )
+        yield (CAUSE.words("runtime", major=major, cuda=torch.toolkit), f"{path}: needs libcudart.so.{major}")
     part = next(((lib.path, name) for lib in own for name in lib.needed if name in _CUDA_PARTS), None)
     if torch.toolkit is None and torch.version and part:
         yield CAUSE.words("no-part", torch=torch.label), f"{part[0]}: needs {part[1]}"

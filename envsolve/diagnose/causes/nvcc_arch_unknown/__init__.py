@@ -5,14 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from envsolve.diagnose.causes._shared import (
-    Cause,
-    by_triton,
-    gpu_names,
-    lines,
-    shown_variable,
-    torch_evidence,
-)
+from envsolve.diagnose.causes._shared import Cause, by_triton, gpu_names, lines, shown_variable, torch_evidence
 from envsolve.diagnose.fixes import replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.rebuilding import archs_for, rebuild
