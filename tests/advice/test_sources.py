@@ -50,7 +50,7 @@ def test_the_extra_of_the_project_whose_index_runs_is_proposed(tmp_path: Path) -
     for target, extra, remedy in (
         ("A100, driver 535", "cpu", "choose --extra cu126 instead, whose cu126 runs there"),
         ("V100, driver 470", "cu126", "choose --extra cu118 instead, whose cu118 runs there"),
-        ("RTX 5090, driver 580.95", "cu126", 'write there: url = "https://download.pytorch.org/whl/cu130"'),
+        ("RTX 5090, driver 580.95", "cu126", 'change the line to: url = "https://download.pytorch.org/whl/cu130"'),
     ):
         machine = describe_target(f"{target}, python 3.12, linux-x86_64, glibc 2.35", catalogue)
         family = Family(catalogue, Facts.of(catalogue), (machine,), "3.12")
