@@ -16,7 +16,8 @@ from envsolve.dockerfile import compiling, conda, contents, images, locked, torc
 from envsolve.dockerfile.base_image import with_one_image
 from envsolve.dockerfile.compiling import nvcc_code
 from envsolve.dockerfile.contents import parts_unjudged, with_dependencies
-from envsolve.dockerfile.installs import Context, Install, Wanted, installs
+from envsolve.dockerfile.context import Context
+from envsolve.dockerfile.installs import Install, Wanted, installs
 from envsolve.dockerfile.locked import lock_of, lock_unjudged, not_copied
 from envsolve.dockerfile.model import Command, Finding, Report, Stage, Unjudged, other_installer
 from envsolve.dockerfile.offers import Asked, in_container, offers, pinned

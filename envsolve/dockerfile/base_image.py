@@ -18,7 +18,8 @@ _OF_THE_SYSTEM = frozenset({"image-libc", "base-python"})
 _OF_THE_IMAGE = _OF_THE_SYSTEM | {"image-unknown", "image-retired", "image-driver"}
 _AN_IMAGE = re.compile(r"FROM |start from an image (?:of CUDA|with a newer glibc)")
 _KINDS = frozenset({"base", "runtime", "devel", "cudnn"})
-_MOST_TRIALS = 8  # each checks the whole file again, about 0.1 s
+#: Images that are tried for one FROM line, and for all of a file: each checks the whole file again, about 0.1 s.
+_MOST_TRIALS, _MOST_IN_ALL = 8, 16
 
 
 def with_one_image(
@@ -38,11 +39,13 @@ def with_one_image(
     """
     found = check(text)
     answer = {finding: finding for finding in found}
-    before, errors = _places(found), _places(found, "error")
+    before, errors, tried = _places(found), _places(found, "error"), 0
     for stage in {stage.root.line: stage.root for stage in stages}.values():
         group = [f for f, line in found.items() if line == stage.line and f.code in _OF_THE_IMAGE]
         fitting: dict[tuple[int, int], str] = {}
-        for image, left in islice(_trials(text, stage, group, asked, check), _MOST_TRIALS if group else 0):
+        most = min(_MOST_TRIALS, _MOST_IN_ALL - tried) if group else 0
+        for image, left in islice(_trials(text, stage, group, asked, check), most):
+            tried += 1
             if not _places(group) & _places(left):
                 new = len(_places(left, "error") - errors), len(_places(left) - before)
                 fitting.setdefault(new, image)

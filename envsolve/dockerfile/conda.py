@@ -10,7 +10,7 @@ from itertools import islice
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from envsolve.dockerfile.installs import Context
+from envsolve.dockerfile.context import Context
 from envsolve.dockerfile.model import Command, Finding, Stage, Unjudged
 from envsolve.dockerfile.offers import Asked, Within, running
 from envsolve.errors import UsageError

@@ -48,7 +48,7 @@ class Name:
 
     def image(self, images: Sequence[Image]) -> Image | None:
         """The catalogue's record of it."""
-        # Checks ask this for every command, and a repository has hundreds of images; a tag begins with its version.
+        # A tag begins with its version, and a repository has hundreds of images.
         of_version = (i for i in images if i.repository == self.repository and self.tag.startswith(i.version))
         return next((i for i in of_version if self.tag in i.tags or not i.kinds), None)
 

@@ -7,75 +7,20 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from envsolve.dockerfile.model import Command, Copied, marker_holds
+from envsolve.dockerfile.context import Context
+from envsolve.dockerfile.model import Command, marker_holds
 from envsolve.machine.model import Platform
 from envsolve.packages import commands as grammar
 from envsolve.packages.commands import Meaning
 from envsolve.packages.requirement_files import read_lines
-from envsolve.system.files import is_file, is_folder, read_regular, real_path
 
 # Forty files that each name the next one twice would be read 2**40 times.
 _MOST_FILES = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """The directory that COPY takes from; None if it is not known."""
-
-    root: Path | None
-
-    def text(self, path: str, command: Command) -> str | None:
-        """The text of a file as a command sees it; None if it does not come from the context."""
-        wanted = posixpath.normpath(posixpath.join(command.directory, path))
-        for copied in reversed(command.copied):
-            target = posixpath.normpath(posixpath.join(copied.directory, copied.target))
-            if copied.document is not None:
-                if target == wanted:
-                    return copied.document
-                continue
-            for source in self._sources(copied, target, wanted):
-                text = self._read(source)
-                if text is not None:
-                    return text
-        return None
-
-    def file(self, path: str, command: Command) -> Path | None:
-        """The path in the context of a file that a command sees; None if it does not come from the context."""
-        wanted = posixpath.normpath(posixpath.join(command.directory, path))
-        for copied in reversed(command.copied):
-            target = posixpath.normpath(posixpath.join(copied.directory, copied.target))
-            for source in self._sources(copied, target, wanted) if self.root else ():
-                found = real_path(self.root / source) if self.root else None
-                if found and self.root and is_file(found) and found.is_relative_to(real_path(self.root)):
-                    return found
-        return None
-
-    def _sources(self, copied: Copied, target: str, wanted: str) -> Iterator[str]:
-        """The path in the context that a file would come from."""
-        inside = posixpath.relpath(wanted, target)
-        for source in copied.sources:
-            whole = source.lstrip("/") or "."
-            if self.root is not None and is_folder(self.root / whole):
-                if not inside.startswith(".."):
-                    yield posixpath.join(whole, inside)
-            elif wanted == target or inside == posixpath.basename(whole):
-                yield whole
-
-    def _read(self, source: str) -> str | None:
-        if self.root is None:
-            return None
-        path = real_path(self.root / source)
-        if not path.is_relative_to(real_path(self.root)):
-            return None
-        try:
-            return read_regular(path).decode("utf-8", "replace")
-        except OSError:
-            return None
 
 
 @dataclass(frozen=True, slots=True)

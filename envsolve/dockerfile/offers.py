@@ -16,8 +16,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envsolve.advice.torch import preference
+from envsolve.dockerfile.context import Context
 from envsolve.dockerfile.image_names import Name
-from envsolve.dockerfile.installs import Context, Install, Places, Wanted
+from envsolve.dockerfile.installs import Install, Places, Wanted
 from envsolve.dockerfile.model import Command, Stage
 from envsolve.facts.builds import IndexPlace
 from envsolve.facts.catalogue import Catalogue
@@ -202,6 +203,7 @@ class Asked:
     read: Mapping[int, tuple[Install, ...]]
     offers: Callable[[str], tuple[Offer, ...]]
     _taken: dict[tuple[object, ...], Offer | None] = field(default_factory=dict)
+    _images: dict[str, Image | None] = field(default_factory=dict)
 
     @property
     def platform(self) -> Platform | None:
@@ -230,7 +232,10 @@ class Asked:
 
     def image(self, stage: Stage) -> Image | None:
         """Facts about the image that a stage is finally based on."""
-        return Name.of(stage.root.image).image(self.catalogue.images)
+        name = stage.root.image
+        if name not in self._images:  # every check needs it, and a repository has hundreds of images
+            self._images[name] = Name.of(name).image(self.catalogue.images)
+        return self._images[name]
 
     def distribution(self, stage: Stage) -> Distribution | None:
         """The distribution of that image."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from envsolve import describe_target, dockerfile
@@ -51,3 +53,13 @@ def test_a_nvidia_image_whose_condition_is_not_known_is_not_proposed(catalogue: 
     _, images = proposed("FROM nvidia/cuda:13.0.0-devel-rockylinux8\n" + TORCH, catalogue)
     [release] = {image.partition(":")[2].partition("-")[0] for image in images}
     assert release in catalogue.image_requirements
+
+
+def test_a_file_of_many_images_is_checked_a_bounded_number_of_times(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = Mock(wraps=dockerfile._findings)
+    monkeypatch.setattr(dockerfile, "_findings", checks)
+    kinds = [f"FROM nvidia/cuda:12.0.{number}-devel-ubuntu20.04 AS s{number}" for number in range(20)]
+    proposed("\n".join(kinds) + "\n" + TORCH, catalogue)
+    assert 1 < checks.call_count <= 1 + 16

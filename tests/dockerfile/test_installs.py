@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from envsolve.dockerfile.installs import Context, Install, installs
+from envsolve.dockerfile.context import Context
+from envsolve.dockerfile.installs import Install, installs
 from envsolve.dockerfile.model import Command, other_installer
 from envsolve.dockerfile.read import read_stages
+from envsolve.system.files import is_folder
 
 
 def command(words: str, **variables: str) -> Command:
@@ -133,3 +136,14 @@ def test_files_that_name_each_other_twice_are_read_to_an_end(tmp_path: Path) -> 
     [stage] = read_stages("FROM a\nCOPY . .\nRUN pip install -r 0.txt\n")
     [found] = installs(stage.commands, Context(tmp_path))
     assert found.files
+
+
+def test_what_was_copied_is_looked_up_once_for_all_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+    asked = Mock(wraps=is_folder)
+    monkeypatch.setattr("envsolve.dockerfile.context.is_folder", asked)
+    lines = ["FROM python:3.12", *(f"COPY file{number} /{number}/" for number in range(30)), "COPY requirements.txt ."]
+    [stage] = read_stages("\n".join([*lines, *["RUN pip install -r requirements.txt"] * 30]))
+    found = list(installs(stage.commands, Context(tmp_path)))
+    assert [[wanted.name for wanted in one.wanted] for one in found] == [["numpy"]] * 30
+    assert 0 < asked.call_count <= 31

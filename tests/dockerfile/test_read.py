@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envsolve.dockerfile.compiling import cmake_code, nvcc_code
-from envsolve.dockerfile.installs import Context, installs
+from envsolve.dockerfile.context import Context
+from envsolve.dockerfile.installs import installs
 from envsolve.dockerfile.model import other_installer
 from envsolve.dockerfile.read import read_file, read_stages
 from envsolve.errors import UsageError
