@@ -233,8 +233,10 @@ def _wrapped(line: str, width: int) -> list[str]:
     lead = _LEAD.match(line)
     if len(line) <= width or _VERBATIM.match(line) or lead is None:
         return [line]
-    # A sentence that begins a little indented needs more, so that its second line does not look like the next one.
-    indent = " " * (len(lead[0]) if lead[0].strip() or len(lead[0]) > 2 else len(lead[0]) + 2)
+    # A sentence that begins a little indented needs more, so that its second line does not look like the next one;
+    # so does an error, whose advice begins at the second column.
+    little = len(lead[0]) <= 2 and not lead[0].strip()
+    indent = " " * (4 if line.startswith(_ERROR) else len(lead[0]) + 2 if little else len(lead[0]))
     if (found := _ENDING.match(line)) and len(indent) + len(found["command"]) <= 2 * width:
         return [*_wrapped(found["prose"], width), f"{indent}  {found['command']}"]
     return textwrap.wrap(

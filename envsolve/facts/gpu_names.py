@@ -185,16 +185,17 @@ def _is_of(word: str, architecture: str) -> bool:
 def _how_numbers_are_written(number: str, catalogue: Catalogue) -> str:
     dotted = f"{number[:-1]}.{number[-1]}"
     if dotted in catalogue.architectures:
-        return f"compute capability {dotted} is written {dotted} or sm_{number}; a driver: driver {number}"
-    return f"write a name (RTX 4090) or a compute capability (8.9); a driver: driver {number}"
+        return f"compute capability {dotted} is written {dotted} or sm_{number}"
+    return "write a name (RTX 4090) or a compute capability (8.9)"
 
 
 def _by_compute_capability(text: str, catalogue: Catalogue) -> GpuModel:
     cc = ComputeCapability.parse(text)
     known = catalogue.architectures.get(str(cc))
     if known is None:
-        listed = f"known: {', '.join(catalogue.architectures)}; for a CUDA version, write: cuda {text}"
-        raise UsageError(f"no GPU has compute capability {cc}", hint=listed)
+        listed = f"known: {', '.join(catalogue.architectures)}"
+        version = f"; for a CUDA version, write: cuda {text}" if text[:1].isdigit() else ""
+        raise UsageError(f"no known GPU has compute capability {cc}", hint=f"{listed}{version}")
     return GpuModel(cc.sm, known.compute_capability, known.evidence, known.source)
 
 

@@ -93,8 +93,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     [
         ("torch.whl", torch_wheel()[:300], "is not a readable wheel"),
         ("lib.so", KERNELS[:90], "is cut off"),
-        ("plain.so", elf(["libm.so.6"]), "carries no CUDA code"),
-        ("plain-1.0-py3-none-any.whl", wheel("plain", "1.0", {"plain.py": ""}), "carries no CUDA code"),
+        ("plain.so", elf(["libm.so.6"]), "contains no CUDA code"),
+        ("plain-1.0-py3-none-any.whl", wheel("plain", "1.0", {"plain.py": ""}), "contains no CUDA code"),
         ("notes.txt", b"hello", "is not a wheel, shared library, fat binary or ptxas"),
         ("ptxas", b"#!/bin/sh\n", "is not a ptxas program"),
         ("empty.whl", b"", "is not a readable wheel"),

@@ -268,7 +268,9 @@ def test_an_error_on_a_terminal_is_wrapped_and_coloured() -> None:
     assert shown.startswith("\x1b[1;31menvsolve:\x1b[0m comfyui: ")
     lines = shown.replace("\r\n", "\n").splitlines()[1:]
     assert len(lines) > 1 and all(len(line) <= 60 for line in lines)
-    assert all(line.startswith("    ") for line in lines[1:])
+    assert [line for line in lines if not line.startswith("    ")] == [
+        line for line in lines if line.startswith("  what to do: ")
+    ]
     assert "\x1b" not in on_terminal("plan", "comfyui", NO_COLOR="1")
     assert "\x1b" not in on_terminal("plan", "comfyui", NO_COLOR="", TERM="dumb")
 

@@ -271,7 +271,7 @@ def test_a_machine_of_another_system(tmp_path: Path) -> None:
         ("requirements.txt", "torch>=2\n", "is not pinned"),
         ("requirements.txt", "# nothing\n", "contains no package"),
         ("pixi.lock", "- 1\n", "this is not a pixi.lock"),
-        ("other.lock", "x = 1\n", "not a lock of a known kind"),
+        ("other.lock", "x = 1\n", "not a known kind of lock"),
     ],
 )
 def test_files_that_are_no_locks(tmp_path: Path, name: str, text: str, says: str) -> None:

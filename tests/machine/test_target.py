@@ -99,19 +99,19 @@ DRIVER, PYTHON, CUDA = "write it as: driver 550", "write it as: python 3.12", "w
         ("RTX 4090 driver 550", "RTX 4090 driver 550", "separate the parts with commas: RTX 4090, driver 550"),
         ("T4 driver 550 py312", "T4 driver 550 py312", "separate the parts with commas: T4, driver 550, py312"),
         ("A100 linux", "A100 linux", "separate the parts with commas: A100, linux"),
-        ("T4 Driver Version: 550.54", "T4 Driver Version: 550.54", "between the parts: T4, Driver Version: 550.54"),
+        ("T4 Driver Version: 550.54", "T4 Driver Version: 550.54", "with commas: T4, Driver Version: 550.54"),
         # what no part says
         ("T4, docker", "docker", "the GPUs of its host"),
-        ("T4, MIG 1g.5gb", "MIG 1g.5gb", "write it behind its GPU"),
+        ("T4, MIG 1g.5gb", "MIG 1g.5gb", "after its GPU"),
         # no word
         ("T4, 550.54", "550.54", "for the driver write: driver 550.54"),
         ("T4, 550.54.15", "550.54.15", "for the driver write: driver 550.54.15"),
         ("T4, 3.12", "3.12", "for the Python write: python 3.12"),
         # contradictions
-        ("T4, python 3.11, python 3.12", "python 3.12", "leave one out"),
-        ("T4, no gpu", "no gpu", "leave one out"),
-        ("no gpu, T4", "T4", "leave one out"),
-        ("linux-x86_64, aarch64", "aarch64", "leave one out"),
+        ("T4, python 3.11, python 3.12", "python 3.12", "remove one of them"),
+        ("T4, no gpu", "no gpu", "remove one of them"),
+        ("no gpu, T4", "T4", "remove one of them"),
+        ("linux-x86_64, aarch64", "aarch64", "remove one of them"),
         # nothing more precise can be said
         ("0x T4", "0x T4", GRAMMAR),
         ("T4 +", "T4 +", GRAMMAR),

@@ -183,7 +183,7 @@ def test_nothing_is_done_unless_it_is_confirmed(shop: Workshop) -> None:
 
 def test_a_whole_environment_needs_nothing(shop: Workshop) -> None:
     shop.diagnose("--fix", "--yes")
-    assert "Nothing is known to be wrong" in shop.diagnose("--fix", "--yes").stdout
+    assert "No fault was found" in shop.diagnose("--fix", "--yes").stdout
 
 
 def test_an_installer_that_fails_leaves_what_was_there(shop: Workshop) -> None:

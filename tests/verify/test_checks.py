@@ -164,7 +164,7 @@ def test_compiling_without_triton_is_a_skip_and_no_pass(bare: Path) -> None:
     [
         ("raise AssertionError('not reached')", {"TRITON_INTERPRET": "1"}, ["with TRITON_INTERPRET set", "to 1"]),
         ("open('/no/ptxas')", {"TRITON_PTXAS_PATH": "/x"}, ["No such file", "TRITON_PTXAS_PATH is set to /x"]),
-        ("raise ModuleNotFoundError(\"No module named 'setuptools'\")", {}, ["the environment lacks setuptools"]),
+        ("raise ModuleNotFoundError(\"No module named 'setuptools'\")", {}, ["the environment has no setuptools"]),
     ],
 )
 def test_a_failure_names_the_variables_and_packages_that_it_may_come_from(
