@@ -321,4 +321,15 @@ def _newer_libc(within: Within, asked: Asked) -> str:
     )
 
 
-CHECKS = (compat_libcuda, driver_in_image, libc, python, platform, tag, driver)
+def of_other_vendor(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """The final image holds the builds of another vendor's GPUs, and a machine has NVIDIA's."""
+    image, wanted = stage.root.image, next((gpu for machine in asked.machines for gpu in machine.gpus or ()), None)
+    routes = (route for route in asked.catalogue.vendor_routes if route.images and re.search(route.images, image))
+    route = next(routes, None)
+    if stage is asked.final.root and route and wanted:
+        text = f"{image} contains {route.name}'s {route.build} builds, which do not run on {wanted.label}"
+        remedy = f"start from an image for NVIDIA GPUs: envsolve plan torch {asked.targets} --format dockerfile"
+        yield Finding(stage.line, "image-gpu", "error", text, (remedy,))
+
+
+CHECKS = (compat_libcuda, driver_in_image, libc, python, platform, tag, driver, of_other_vendor)

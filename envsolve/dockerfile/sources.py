@@ -201,7 +201,7 @@ def lacks_torch(stage: Stage, until: Command, asked: Asked) -> Severity | None:
         if other_installer(command):
             return None
         for install in asked.installs((command,)):
-            if install.names("torch"):
+            if install.names("torch") or "torch" in install.unread:
                 return None
             # Other packages may have torch among their dependencies.
             names = {wanted.name for wanted in install.wanted}

@@ -89,13 +89,12 @@ class VendorRoute(msgspec.Struct, frozen=True):
     """How torch uses the GPUs of another vendor than NVIDIA: the vendor's own builds.
 
     Attributes:
-        vendor: ``amd``, ``intel`` or ``apple``.
-        name: The vendor's name in a sentence.
+        vendor: ``amd``, ``intel`` or ``apple``; ``name`` is the vendor's name in a sentence.
         words: Regular expression, for lower-case text, of names by which reports show such a GPU.
-        build: What the vendor's builds are called.
-        device: The device of torch that they add.
-        system: ``linux`` or ``windows``, if the route is for one system only.
+        build: What the vendor's builds are called; ``device`` is the device of torch that they add.
+        system: ``linux`` or ``windows``, if the route is for one only.
         command: What installs them; ``page`` is the vendor's own description if one command does not do it.
+        images: Regular expression of references of container images that hold the vendor's builds.
     """
 
     vendor: str
@@ -108,6 +107,7 @@ class VendorRoute(msgspec.Struct, frozen=True):
     system: str | None = None
     command: str | None = None
     page: str | None = None
+    images: str | None = None
 
 
 class JobLabel(msgspec.Struct, frozen=True):

@@ -201,3 +201,15 @@ def test_a_torch_that_something_unread_may_have_brought_is_no_certain_fault(cata
     [finding] = check(text, OLD, catalogue).findings
     assert (finding.code, finding.level) == ("build-does-not-run", "warning")
     assert "if the image has no torch yet" in finding.text
+
+
+@pytest.mark.parametrize("image", ["rocm/pytorch:rocm6.1_ubuntu22.04_py3.10", "docker.io/rocm/vllm:latest"])
+def test_an_image_of_another_vendor_does_not_run_on_nvidias_gpus(catalogue: Catalogue, image: str) -> None:
+    [finding] = check(f"FROM {image}\nRUN pip install numpy\n", NEW, catalogue).findings
+    assert (finding.code, finding.level) == ("image-gpu", "error")
+    assert "AMD's ROCm builds" in finding.text
+
+
+def test_a_stage_below_may_be_of_another_vendor(catalogue: Catalogue) -> None:
+    text = f"FROM rocm/pytorch:latest AS tools\n{PYTHON}RUN pip install numpy\n"
+    assert not check(text, NEW, catalogue).findings

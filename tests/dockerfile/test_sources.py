@@ -130,6 +130,8 @@ BOTH = {"torch-not-installed": "error", "toolkit-missing": "warning"}
         (PYTHON + TORCH + FORCED + "RUN pip install flash-attn\n", {"toolkit-missing": "error"}),
         (PYTHON + TORCH + "RUN pip install pycuda\n", {"toolkit-missing": "error"}),
         (CU126 + f"RUN pip install torch==2.9.0 -i {WHL}/cu126\nRUN pip install pycuda\n", {}),
+        # A version that is known only at build time is a torch, too.
+        (CU126 + "RUN V=$(cat v) && pip install torch==2.9.0+cu${V}\nRUN pip install torch-scatter\n", {}),
         # A toolkit, or a torch, that may come from somewhere else.
         (PYTHON + OTHER_STAGE + TORCH + "RUN pip install pycuda\n", {}),
         (PYTHON + "RUN sh cuda_12.6.3_linux.run --toolkit --silent\n" + TORCH + "RUN pip install pycuda\n", {}),

@@ -263,6 +263,25 @@ def python_of(tag: str) -> str:
     return f"{match[1]}.{match[2] or 0}" if match else "0"
 
 
+#: What uv says that it cannot install: the version in the lock, and the index that it was taken from.
+_LOCKED = re.compile(
+    r"Distribution .(?P<name>[\w.-]{1,60})==(?P<version>[\w.]{1,40}) @ registry\+\S{1,100}?/whl/(?P<variant>\w+)"
+)
+
+
+def is_locked(scene: Scene) -> bool:
+    """Whether uv's lock has a version for other platforms only, although the index has its variant for this one.
+
+    On PyTorch's indexes, the same release has a local part for some platforms and none for others.
+    """
+    listed = scene.first("uv-wheels")
+    if listed is None or listed.groups["what"].lower() != "platform":
+        return False
+    match = search_near(scene.report.text, _LOCKED, " @ registry+")
+    builds = scene.published(canonicalize_name(match["name"])) if match else []
+    return any(match and b.version == match["version"] and b.variant == match["variant"] for b in builds)
+
+
 def nearest(scene: Scene, name: str, wanted: str, variant: str | None = None) -> tuple[Fix, ...]:
     """The same version in a published variant, then the best build of any version.
 

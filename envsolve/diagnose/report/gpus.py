@@ -37,8 +37,9 @@ _BARE = re.compile(r"(?:GB|GH|[ABHLVPKMT])\d{1,4}[a-zA-Z]?\b", re.IGNORECASE)
 _CONTEXT = re.compile(r"\b(?:GPUs?|cards?|nodes?|instances?|VRAM|Tesla|NVIDIA|colab)\b", re.IGNORECASE)
 # "2x 5090": the bare number of a GeForce card after a count.
 _COUNTED_NUMBER = re.compile(r"\b(\d{1,2})\s?x\s?([1-5]0[5-9]0(?:\s?Ti)?)\b(?![.,]?\d)", re.IGNORECASE)
-# "my GPU is a 3090"
+# "my GPU is a 3090"; without a word such as GPU, only "my 1080", "the 5090" and "a 5070 Ti".
 _BARE_NUMBER = shape("{{BARE_NUMBER}}")
+_OWN = re.compile(r"my |(?:an?|the) [3-5]0|.*\d\s?(?:Ti|Super)", re.IGNORECASE)
 _PLURAL = re.compile(r"(?<=\d)s\b")
 _LIST_COUNT = re.compile(r"(\d{1,3})\s?[x\u00d7*]\s?(?=[A-Za-z])")
 _LIST_AFTER = re.compile(r"(?:(?<=[\d\sBbi])\s?[x\u00d7*]\s?(\d{1,2})|\s\((\d{1,2})x?\))$")
@@ -51,8 +52,9 @@ def named(text: str, catalogue: Catalogue) -> Iterator[GpuGroup]:
     for count, number in _COUNTED_NUMBER.findall(text):
         if model_of(number, catalogue):
             yield GpuGroup(number, count=int(count))
-    if in_context:
-        yield from (GpuGroup(number) for number in _BARE_NUMBER.findall(text) if model_of(number, catalogue))
+    for found in _BARE_NUMBER.finditer(text):
+        if (in_context or _OWN.match(found[0])) and model_of(found[1], catalogue):
+            yield GpuGroup(found[1])
     for match in GPU.finditer(text):
         name = match["name"].strip()
         bare = _BARE.match(name)

@@ -159,6 +159,18 @@ def sentences(text: str) -> Iterator[str]:
     return (sentence for sentence in _SENTENCE_END.split(text) if not shape("{{ASIDE}}").search(sentence))
 
 
+# "How could I get it to work on the 5090?"
+_WISH = re.compile(r"\b(?:could|would|should)\b", re.IGNORECASE)
+
+
+def wishes(text: str) -> Iterator[str]:
+    """The sentences of a line that are about what somebody wants of the environment at hand."""
+    for sentence in _SENTENCE_END.split(text) if _WISH.search(text) else ():
+        aside = shape("{{ASIDE}}")
+        if aside.search(sentence) and not aside.search(_WISH.sub("", sentence)):
+            yield sentence
+
+
 def clean(name: str) -> str:
     """A GPU's name without what programs print after it."""
     # Pascal is part of a name: there are two kinds of TITAN X.
@@ -204,6 +216,7 @@ _SCALARS: Mapping[str, tuple[Field, Callable[[str], str]]] = {
     "python": (Field.PYTHON, str),
     "py": (Field.PYTHON, _python),
     "cuda": (Field.TORCH_CUDA, _minor),
+    "cuda_major": (Field.TORCH_CUDA, str),
     "cuda_digits": (Field.TORCH_CUDA, lambda digits: f"{digits[:-1]}.{digits[-1]}"),
     "cuda_none": (Field.TORCH_CUDA, str.lower),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from envsolve.diagnose.report.gpus import counted, named
 from envsolve.diagnose.report.observation import (
@@ -21,6 +22,7 @@ from envsolve.diagnose.report.observation import (
     readers,
     sentences,
     shape,
+    wishes,
 )
 from envsolve.diagnose.report.packages import frozen_line
 from envsolve.diagnose.report.text import Log
@@ -78,6 +80,10 @@ _PACKAGE = shape(
     r"(?<![\w./=<>-])([A-Za-z][A-Za-z0-9_-]{2,30})(?: [Vv]ersion)?"
     r"(?: is (?:now )?| bec[ao]mes? | ?: ?| = | )v?({{VERSION}}){{ENDS}}"
 )
+# "after updating pytorch to 2.9"
+_MOVED = shape(
+    r"(?i:\b(?:updat|mov|switch|upgrad)\w{1,3}) (?:my |the )?([A-Za-z][A-Za-z0-9_-]{2,30}) to v?({{VERSION}}){{ENDS}}"
+)
 # "pytorch2.2.1+cu118", "torchcodec0.9.1", and no name of a file.
 _JOINED = re.compile(
     r"(?<![\w./-])(?:py)?(torch(?:codec|vision|audio|ao)?)(\d\.\d{1,2}\.\d(?:\+cu\d{2,3}|\+cpu)?)(?![\w.-])",
@@ -115,10 +121,12 @@ def _stated(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
             if _DIGIT.search(sentence):
                 yield from (Observation(fact, line, Trust.STATED) for fact in _versions(sentence))
             yield from (Observation(fact, line, Trust.STATED) for fact in _gpus(sentence, catalogue))
+        for sentence in () if _NO_PROSE.match(line.text) else wishes(line.text[:_LONGEST]):
+            yield from (Observation(fact, line, Trust.HINTED) for fact in named(sentence, catalogue))
 
 
 def _versions(sentence: str) -> Iterator[Fact]:
-    for package in _PACKAGE.finditer(sentence):
+    for package in chain(_PACKAGE.finditer(sentence), _MOVED.finditer(sentence)):
         name = normalised(package[1])
         name = _SPOKEN.get(name, name)
         before = sentence[max(0, package.start() - 5) : package.start()]

@@ -294,12 +294,8 @@ def _gpus(observations: Sequence[Observation], catalogue: Catalogue) -> tuple[tu
     """The GPUs: of the best list that a program printed, otherwise those in messages, otherwise in people's words."""
     groups = list(_of(GpuGroup, observations))
     bare = {group.compute_capability: (group, o) for group, o in groups if group.name is None and group.count}
-    chosen = (
-        _listed(groups)
-        or _mentioned(groups, Trust.IMPLIED, catalogue)
-        or _mentioned(groups, Trust.STATED, catalogue)
-        or list(bare.values())
-    )
+    said = (_mentioned(groups, trust, catalogue) for trust in (Trust.IMPLIED, Trust.STATED, Trust.HINTED))
+    chosen = _listed(groups) or next(filter(None, said), []) or list(bare.values())
     if not chosen:
         return None, {}
     gpus = [gpu for group, _ in chosen for gpu in group.count * (_gpu(group, catalogue),)]
@@ -329,7 +325,7 @@ def _mentioned(groups: Sequence[_Pair], trust: Trust, catalogue: Catalogue) -> l
     for group, observation in groups:
         if observation.trust != trust or group.name is None:
             continue
-        name = _full_name(group.name, catalogue) if trust == Trust.STATED else group.name
+        name = _full_name(group.name, catalogue) if trust <= Trust.STATED else group.name
         if name not in found or group.count > found[name][0].count:
             found[name] = (dataclasses.replace(group, name=name), observation)
     given = {group.compute_capability for group, o in groups if group.name is None and o.trust > trust}

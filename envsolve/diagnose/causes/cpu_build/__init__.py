@@ -9,9 +9,10 @@ from envsolve.diagnose.causes._shared import Cause, lines, shown_variable, torch
 from envsolve.diagnose.fixes import conda_remedies, jetson_remedies, led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.rebuilding import archs_for, source_of
-from envsolve.diagnose.scene import Scene, Torch
+from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.diagnose.tool_fixes import with_libraries
+from envsolve.diagnose.torch_build import Torch
 from envsolve.facts.hardware import VendorRoute
 from envsolve.solve.preferences import DEFAULT
 
@@ -68,7 +69,7 @@ def _of_torch(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield _of_another_vendor(scene, scene.other_vendor, evidence)
         return
     what, text = _name(torch), "jax" if _is_jax(scene) else "cpu"
-    explains = (*CAUSE.file.explains, *(["mixed-flavours"] if lacks or _of_environment(scene, proved) else []))
+    explains = (*CAUSE.file.explains, *(["mixed-flavours"] if lacks or _is_alone_wrong(scene, proved) else []))
     yield CAUSE.finding(text, grounds, evidence, _fixes(scene), explains, what=what, why=_why(scene))
 
 
@@ -94,6 +95,15 @@ def _of_environment(scene: Scene, proved: bool) -> bool:
     return proved and bool(scene.gpus) and not scene.matches
 
 
+def _is_alone_wrong(scene: Scene, proved: bool) -> bool:
+    """Whether the companions are right: in an environment for a GPU, or by what one says that it is built for."""
+    if _of_environment(scene, proved):
+        return True
+    built = scene.first("xformers-built")
+    versions = [built.groups[name].partition("+") for name in ("built", "have")] if built else []
+    return len({version for version, _, _ in versions}) == 1 and versions[1][2] == "cpu"
+
+
 def _extension(scene: Scene, match: Match) -> Finding:
     """An extension that was compiled without CUDA, with the place that its project is installed from."""
     sources = dict(line.split(" ", 1) for line in CAUSE.words("sources").split("; "))
@@ -113,12 +123,12 @@ def _name(torch: Torch | None) -> str:
 def _strong(scene: Scene) -> Match | None:
     """Words that state a CPU build, and are not of one that was requested and not found."""
     found = CAUSE.first(scene)
-    not_found = (
-        found
-        and found.signature.id == "cpu-local"
-        and re.search("could not find|no matching|can't be installed|no version of", found.quote, re.I)
-    )
-    return None if not_found else found
+    if found is None or found.signature.id != "cpu-local":
+        return found
+    not_found = re.search("could not find|no matching|can't be installed|no version of", found.quote, re.I)
+    # A lock for the processor, which lacks a file for this platform.
+    wanted = _is_wanted(scene) and scene.first("uv-lock-platform")
+    return None if not_found or wanted else found
 
 
 def _of_another_vendor(scene: Scene, route: VendorRoute, evidence: tuple[str, ...]) -> Finding:
@@ -169,6 +179,8 @@ def _is_wanted(scene: Scene) -> bool:
     """Whether a listed CPU build may be intended: no GPU is known, and the error is about something else."""
     if scene.gpus:
         return False
+    if scene.mentions("whl/cpu`") and scene.first("uv-lock-platform"):  # uv names the lock's index so
+        return True
     # A companion that does not go with a CPU build: the companion is wrong.
     if scene.first("cudart-missing", "pip-incompatible"):
         return True

@@ -64,6 +64,8 @@ def from_report(scene: Scene) -> Iterator[Finding]:
             # Without the variable torch and CMake look for nvcc on PATH and in /usr/local/cuda.
             unset = [CAUSE.fix("unset", wanted="")] if scene.mentions("cuda_home=", "cuda_path=") else []
             cuda = scene.toolkit
+            if path == "/bin/nvcc":  # what is left of $CUDA_HOME/bin/nvcc without the variable
+                unset = [CAUSE.fix("empty")]
             ways = (*unset, *look_for_home(scene, cuda), *nvcc_remedies(scene, cuda))
             yield CAUSE.finding("gone", Grounds.STATED, lines(match), ways, path=path)
 

@@ -13,12 +13,16 @@ from packaging.version import Version
 
 from envsolve.binaries.names import LIBRARY_FILE, is_toolkit_package
 from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
-from envsolve.diagnose.causes.library_mismatch.cudnn import (
+from envsolve.diagnose.causes.library_mismatch.libraries import (
     of_ctranslate2,
+    of_cuda_11,
     of_cudnn8,
     of_cudnn_dll,
+    of_jax,
+    of_native,
     of_own_cudnn,
     of_paddle,
+    of_tensorflow,
     one_cudnn,
     own_is_older,
 )
@@ -72,14 +76,16 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if match := CAUSE.first(scene, "paddle"):
         yield of_paddle(scene, match)
     if match := CAUSE.first(scene, "onnxruntime"):
-        by_dll = [_of_onnxruntime(scene, windows=True)]
+        by_dll = of_native(scene, match) or [_of_onnxruntime(scene, windows=True)]
         yield CAUSE.finding("onnxruntime", Grounds.STATED, lines(match), by_dll)
     if match := CAUSE.first(scene, "windows-dll"):
         yield _of_torchs_dll(scene, match)
     if match := CAUSE.first(scene, "tensorflow"):
         # The lines of the loader that come before name the libraries one by one.
         consequences = ("mixed-flavours", "lock-incomplete")
-        yield CAUSE.finding("tensorflow", Grounds.STATED, lines(match), _of_tensorflow(scene), consequences)
+        yield CAUSE.finding("tensorflow", Grounds.STATED, lines(match), of_tensorflow(scene), consequences)
+    if match := CAUSE.first(scene, "jax-plugin"):
+        yield of_jax(scene, match)
     if (match := Cause("library-shadowed").first(scene)) and (own := own_is_older(scene, match)):
         yield of_own_cudnn(scene, match, own)
     yield from _of_program(scene)
@@ -101,6 +107,9 @@ def _of_numpy(match: Match, grounds: Grounds) -> Finding:
 def _of_program(scene: Scene) -> Iterator[Finding]:
     """A program beside torch looks for a CUDA library that the loader does not find."""
     match = scene.first("cuda-library-missing") if not CAUSE.first(scene, "nvinfer") else None
+    if found := of_cuda_11(scene):
+        yield found
+        return
     program = _looking(scene, match) if match else None
     # Another CUDA than torch's: mixed-flavours says which build of the companion goes with it.
     mixed = scene.first("cudart-missing") and program is not None and scene.family.follows_torch(program)
@@ -159,24 +168,6 @@ def _variant(scene: Scene) -> str:
     known = scene.torch.variant if scene.torch else None
     named = re.search(r"[/_](cu1[1-9]\d)(?!\d)", scene.report.text)
     return known or (named[1] if named else "cu126")
-
-
-#: TensorFlow 1, by its number or by the CUDA that its last release looks for.
-_TENSORFLOW_1 = re.compile(
-    r"tensorflow(?:-gpu)?\W{0,12}1\.1\d\b|nvidia-tensorflow|libcud\w+\.so\.10\.0\b", re.IGNORECASE
-)
-
-
-def _of_tensorflow(scene: Scene) -> Iterator[Fix]:
-    """TensorFlow's libraries by the system, by its major and by how it was installed."""
-    if _TENSORFLOW_1.search(scene.report.text):
-        yield from (CAUSE.fix("tensorflow-1"), CAUSE.fix("tensorflow-1-wheel"))
-    elif scene.os == "windows":
-        yield from (CAUSE.fix("tensorflow-windows"), CAUSE.fix("tensorflow-wsl"))
-    else:
-        if scene.mentions("[and-cuda]"):
-            yield CAUSE.fix("tensorflow-path")
-        yield CAUSE.fix("tensorflow")
 
 
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
@@ -253,6 +244,9 @@ def _program_fixes(scene: Scene, program: str, match: Match) -> Iterator[Fix]:
         yield CAUSE.fix("program-release", **values)
         return
     if program == "onnxruntime":
+        if native := of_native(scene, match):
+            yield from native
+            return
         yield _of_onnxruntime(scene, windows=scene.os == "windows")
         return
     command = CAUSE.file.words.get(program)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from envsolve.binaries.names import ACCELERATOR_LIBRARY
 from envsolve.diagnose.causes._shared import Cause, lines, shown_variable
 from envsolve.diagnose.causes.library_mismatch import wheels_of_two_majors
-from envsolve.diagnose.causes.library_mismatch.cudnn import numbers, own_is_older
+from envsolve.diagnose.causes.library_mismatch.libraries import numbers, own_is_older
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from packaging.requirements import Requirement
 
 from envsolve.binaries.names import LIBRARY_FILE, is_runtime_package, is_toolkit_package
+from envsolve.diagnose.causes._asked import is_locked
 from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
 from envsolve.diagnose.fixes import led_by, replacements, very_torch
 from envsolve.diagnose.model import Finding, Fix, Grounds
@@ -59,7 +60,7 @@ def _other_platform(scene: Scene, match: Match) -> Iterator[Finding]:
     machine = {"windows": {"x86_64": "AMD64", "aarch64": "ARM64"}}.get(system, {}).get(arch, arch)
     marker = f"sys_platform == '{names.get(system, 'darwin')}' and platform_machine == '{machine}'"
     # With a list of the platforms that the version has, uv says itself that there is none for this one.
-    grounds = Grounds.SUGGESTED if scene.first("uv-wheels") else Grounds.STATED
+    grounds = Grounds.SUGGESTED if scene.first("uv-wheels") and not is_locked(scene) else Grounds.STATED
     values = {"package": package, "platform": f"{system} {arch}"}
     fixes = [CAUSE.fix("required", marker=marker, package=package)]
     yield CAUSE.finding("platform", grounds, lines(match), fixes, ("no-such-build",), **values)

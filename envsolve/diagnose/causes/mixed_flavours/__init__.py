@@ -26,7 +26,8 @@ from envsolve.diagnose.fixes import (
 )
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut, public, shown
 from envsolve.diagnose.rebuilding import rebuild_package, source_tree
-from envsolve.diagnose.scene import Scene, Torch
+from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.torch_build import Torch
 from envsolve.environment.model import Distribution, Environment, ExtensionFiles, TorchFiles, needs, satisfies
 from envsolve.facts.builds import Build
 from envsolve.facts.evidence import Evidence

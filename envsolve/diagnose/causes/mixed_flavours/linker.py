@@ -35,7 +35,7 @@ def from_linker(scene: Scene) -> Iterator[Finding]:
         yield _from_symbol(scene, symbol, evidence)
     elif library:
         yield _stated("library", evidence, _rebuild(scene, library), library=library.groups["library"])
-    elif runtime and not _is_torchs_own(scene):
+    elif runtime and not _is_torchs_own(scene) and not _of_another_program(scene):
         have = f"CUDA {scene.toolkit}" if scene.toolkit else "another CUDA"
         yield _stated("runtime", evidence, _rebuild(scene, runtime), major=runtime.groups["soname"], have=have)
     elif companion:
@@ -50,6 +50,11 @@ def _is_torchs_own(scene: Scene) -> bool:
     """Whether it is torch whose own runtime is missing."""
     torch = scene.mentions("torch/lib/libtorch", "_load_global_deps", "import torch\n")
     return torch and not scene.mentions("import vllm")
+
+
+def _of_another_program(scene: Scene) -> bool:
+    """Whether a report without a torch is about a program that is not compiled against it."""
+    return not scene.about_torch and scene.mentions(*CAUSE.words("not-of-torch").split())
 
 
 def _from_symbol(scene: Scene, match: Match, evidence: tuple[str, ...]) -> Finding:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from envsolve.diagnose.causes._shared import Cause, fixes_here, lines, torch_evidence
+from envsolve.diagnose.causes._shared import Cause, fixes_here, lines, pytorch_index, torch_evidence
 from envsolve.diagnose.fixes import for_torch_at_hand, pair_with, release_for, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, public
 from envsolve.diagnose.rebuilding import source_tree
@@ -16,7 +16,7 @@ from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.facts.builds import Build
 from envsolve.solve.preferences import DEFAULT
-from envsolve.values import CudaVersion
+from envsolve.values import CudaVersion, Variant
 
 CAUSE = Cause("mixed-flavours")
 
@@ -39,7 +39,8 @@ def of_packages(scene: Scene) -> Iterator[Finding]:
     if match := CAUSE.first(scene, "sgl-kernel"):
         yield CAUSE.finding("sgl-kernel", Grounds.STATED, lines(match), _of_sglang(scene, match))
     if match := CAUSE.first(scene, "bitsandbytes"):
-        values = {"library": match.groups["library"]}
+        others = CAUSE.words("newer-has" if _bitsandbytes_for(scene, match) else "none-has")
+        values = {"library": match.groups["library"], "others": others}
         yield CAUSE.finding("bitsandbytes", Grounds.STATED, lines(match), _of_bitsandbytes(scene, match), **values)
     elif match := CAUSE.first(scene, "bitsandbytes-any"):
         ways = (CAUSE.fix("bitsandbytes"), CAUSE.fix("bitsandbytes-report"))
@@ -128,7 +129,13 @@ def _of_sglang(scene: Scene, match: Match) -> Iterator[Fix]:
         if found := next(filter(None, pairs), None):
             yield found
     release = public(scene.report.installed, "sglang")
-    yield CAUSE.fix("sgl-kernel", **_of_release(scene, release))
+    values = _of_release(scene, release)
+    missing = scene.first("cuda-library-missing")
+    usual = CudaVersion.parse(scene.usual_cuda)
+    if not values["backend"] and missing and missing.groups["soname"] == str(usual.major):
+        # SGLang's newest torch is for another CUDA than these kernels: the same torch for theirs.
+        values["backend"] = f"--torch-backend {usual.variant} "
+    yield CAUSE.fix("sgl-kernel", **values)
 
 
 #: The first release of SGLang that requires torch and its kernels without an extra.
@@ -156,24 +163,37 @@ def _of_bitsandbytes(scene: Scene, match: Match) -> Iterator[Fix]:
         yield from (*source, *variable) if bare else (*variable, *source)
         return
     yield from variable
-    number = re.search(r"cuda(\d{3})", match.groups["library"])
     releases = {Version(b.version) for b in scene.published("bitsandbytes")}
-    fitting = {Version(b.version) for b in scene.published("bitsandbytes") if number and b.variant == f"cu{number[1]}"}
-    if number and fitting and max(fitting) < max(releases):
-        yield CAUSE.fix("bitsandbytes-release", version=max(fitting), cuda=f"{number[1][:2]}.{number[1][2]}")
-    elif number and not fitting:
-        yield from replacements(scene)[-1:] or [CAUSE.fix("bitsandbytes-torch", cuda=f"{number[1][:2]}.{number[1][2]}")]
-    yield CAUSE.fix("bitsandbytes")
+    cuda, fitting = _cuda_of(match), _bitsandbytes_for(scene, match)
+    if cuda and fitting and max(fitting) < max(releases):
+        yield CAUSE.fix("bitsandbytes-release", version=max(fitting), cuda=cuda)
+    elif cuda and not fitting:
+        yield from replacements(scene)[-1:] or [CAUSE.fix("bitsandbytes-torch", cuda=cuda)]
+    if fitting or not cuda:
+        yield CAUSE.fix("bitsandbytes")
     if not variable:
         yield CAUSE.fix("bitsandbytes-variable")
 
 
+def _cuda_of(match: Match) -> str | None:
+    """``11.6`` of ``libbitsandbytes_cuda116``."""
+    number = re.search(r"cuda(\d\d)(\d)", match.groups["library"])
+    return f"{number[1]}.{number[2]}" if number else None
+
+
+def _bitsandbytes_for(scene: Scene, match: Match) -> set[Version]:
+    """The releases of bitsandbytes that have a library for the CUDA that a message names."""
+    cuda = _cuda_of(match)
+    variant = CudaVersion.parse(cuda).variant if cuda else None
+    return {Version(b.version) for b in scene.published("bitsandbytes") if b.variant == variant}
+
+
 def _of_torchcodec(scene: Scene, match: Match) -> Iterator[Finding]:
     """torchcodec names FFmpeg first, but on Linux it was most often built for another torch."""
-    version, torch = public(scene.report.installed, "torchcodec"), _torch_of_torchcodec(scene)
-    build = release_for(scene, "torchcodec", torch=torch) if torch else None
+    version, (torch, variant) = public(scene.report.installed, "torchcodec"), _torch_of_torchcodec(scene)
+    build = _build_of_torchcodec(scene, torch, variant) if torch else None
     built = next((b.torch for b in scene.published("torchcodec") if b.version == version and b.torch), None)
-    fixes = [CAUSE.fix("torchcodec", wanted=build.version, torch=torch)] if build else []
+    fixes = [_install_torchcodec(scene, build, torch, variant)] if build and torch else []
     ffmpeg, symbol = fixes_here("library-mismatch", "ffmpeg", scene), scene.first("torchcodec-symbol")
     fits = SpecifierSet(built).contains(torch, prereleases=True) if torch and built else None
     if fits is False:
@@ -189,10 +209,34 @@ def _of_torchcodec(scene: Scene, match: Match) -> Iterator[Finding]:
         yield CAUSE.finding("torchcodec-any", Grounds.STATED, lines(match), [*fixes, *ffmpeg])
 
 
-def _torch_of_torchcodec(scene: Scene) -> str | None:
-    """The torch that torchcodec's message names, otherwise that of the report."""
-    told = re.search(r"The PyTorch version \((\d+\.\d+\.\d+)", scene.report.text)
-    return told[1] if told else scene.torch.version if scene.torch else None
+def _torch_of_torchcodec(scene: Scene) -> tuple[str | None, str | None]:
+    """The version and variant of the torch that torchcodec's message names, otherwise of the report's."""
+    told = re.search(r"The PyTorch version \((\d+\.\d+\.\d+)(?:\+(\w+))?", scene.report.text)
+    own = scene.torch
+    if told:
+        return told[1], told[2] or (own.variant if own and own.version == told[1] else None)
+    return (own.version, own.variant) if own else (None, None)
+
+
+def _build_of_torchcodec(scene: Scene, torch: str, variant: str | None) -> Build | None:
+    """The torchcodec of the default index if it goes with torch's CUDA, otherwise that of torch's own variant."""
+    usual, parsed = release_for(scene, "torchcodec", torch=torch), Variant.parse(variant) if variant else None
+    if usual is None or parsed is None or not parsed.cuda or not parsed.version:
+        return usual
+    major, published = parsed.version.partition(".")[0], scene.published("torchcodec")
+    same = [b for b in published if b.index == DEFAULT and b.version == usual.version]
+    if same and all(b.cuda is None or b.cuda.partition(".")[0] == major for b in same):
+        return same[0]
+    own = [b for b in published if b.variant == variant and b.index != DEFAULT and b.torch]
+    fitting = [b for b in own if SpecifierSet(b.torch or "").contains(torch, prereleases=True)]
+    return max(fitting, key=lambda b: Version(b.version), default=usual)
+
+
+def _install_torchcodec(scene: Scene, build: Build, torch: str, variant: str | None) -> Fix:
+    if build.index == DEFAULT or build.variant != variant:
+        return CAUSE.fix("torchcodec", wanted=build.version, torch=torch)
+    url = pytorch_index(scene, build.variant)
+    return CAUSE.fix("torchcodec-variant", wanted=f"{build.version}+{build.variant}", torch=torch, index=url)
 
 
 def _of_torchao(scene: Scene, match: Match) -> Iterator[Finding]:

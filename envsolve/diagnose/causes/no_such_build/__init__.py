@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve._default_index import DEFAULT_INDEX
-from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
+from envsolve.diagnose.causes._asked import Asked, is_locked, looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index, vendors_own
 from envsolve.diagnose.fixes import (
     conda_remedies,
@@ -43,7 +43,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("arm-variant", Grounds.STATED, lines(match), _of_other_kind(scene, have), have=have)
     if asked := looked_up(scene):
         yield from _not_published(scene, asked)
-    if (match := scene.first("uv-wheels")) and match.groups["what"].lower() == "platform":
+    if (match := scene.first("uv-wheels")) and match.groups["what"].lower() == "platform" and not is_locked(scene):
         yield _of_uv(scene, match)
     if (match := scene.first("conda-needed")) and scene.on_mac and re.match("cuda|pytorch-cuda", match.groups["name"]):
         file = _FILE.search(scene.report.text)
@@ -64,9 +64,21 @@ def _of_uv(scene: Scene, match: Match) -> Finding:
     name, version = match.group("package", "name") or "it", match.group("version")
     if scene.on_mac and scene.catalogue.builds(canonicalize_name(name)) and "+" in (version or ""):
         return _on_mac(scene, match, name, f"=={version}")
-    fixes = nearest(scene, canonicalize_name(name), f"=={version}" if version else "")
     words = f"{name} {version}" if version else name
+    if plain := plain_version(scene, name, version):
+        arch = scene.platform.arch
+        fix = CAUSE.fix("uv-local", package=name, local=version, plain=plain, arch=arch)
+        values = {"asked": words, "version": plain, "platform": _platform(scene)}
+        return CAUSE.finding("local-uv", Grounds.CONFIRMED, lines(match), [fix], ("lock-incomplete",), **values)
+    fixes = nearest(scene, canonicalize_name(name), f"=={version}" if version else "")
     return CAUSE.finding("platform", Grounds.STATED, lines(match), fixes, asked=words, platform=_platform(scene))
+
+
+def plain_version(scene: Scene, name: str, version: str | None) -> str | None:
+    """The version without its local part, if this platform has only that one: ``2.6.0`` for ``2.6.0+cpu``."""
+    plain, _, local = (version or "").partition("+")
+    here = [b for b in scene.published(canonicalize_name(name)) if b.version == plain]
+    return plain if local and here and all(b.local != f"+{local}" for b in here) else None
 
 
 def _of_other_kind(scene: Scene, have: str) -> Iterator[Fix]:
@@ -95,6 +107,8 @@ def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
         yield CAUSE.finding("platform", Grounds.STATED, evidence, [own], asked=words, platform=CAUSE.words("jetson"))
     elif asked.why == "unknown":
         fixes = [CAUSE.fix("versions", package=asked.name)]
+        if asked.name in ("jax", "jaxlib") and "+cuda" in scene.report.text:
+            fixes.insert(0, CAUSE.fix("jax"))
         if _lags(scene, asked):
             values = {"asked": asked.words, "index": DEFAULT_INDEX.rstrip("/")}
             fixes.insert(0, CAUSE.fix("default-index", pip=installer(scene), **values))

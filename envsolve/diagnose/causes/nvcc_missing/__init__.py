@@ -32,6 +32,8 @@ _PLACES = 200
 
 def from_report(scene: Scene) -> Iterator[Finding]:
     """The message names nvcc; a path without it may also be a wrong CUDA_HOME."""
+    if Cause("host-compiler-unsupported").first(scene):
+        return  # nvcc ran
     match fault_of(scene):
         case (("missing" | "path"), match) if scene.on_mac:
             yield CAUSE.finding("mac", Grounds.STATED, lines(match), [CAUSE.fix("mac")])

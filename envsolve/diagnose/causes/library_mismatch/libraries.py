@@ -1,4 +1,4 @@
-"""cuDNN, or CTranslate2's CUDA libraries, of another major or release than a program was built for."""
+"""Libraries of another major or release than a program was built for: cuDNN, and those of programs beside torch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.causes._shared import Cause, lines, shown_variable, torch_evidence
 from envsolve.diagnose.fixes import led_by, pair_with, replacements
-from envsolve.diagnose.model import Finding, Fix, Grounds, shown
+from envsolve.diagnose.model import Finding, Fix, Grounds, public, shown
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.diagnose.tool_fixes import image_with_cudnn
@@ -181,3 +181,78 @@ def of_paddle(scene: Scene, match: Match) -> Finding:
     values = {"cudnn": "8", "major": major}
     fixes, consequences = [CAUSE.fix("paddle", **values)], ("lock-incomplete",)
     return CAUSE.finding("paddle", Grounds.STATED, lines(match), fixes, consequences, **values)
+
+
+# TensorFlow, JAX, ONNX Runtime outside Python, and programs for CUDA 11.
+
+#: TensorFlow 1, by its number or by the CUDA that its last release looks for.
+_TENSORFLOW_1 = re.compile(
+    r"tensorflow(?:-gpu)?\W{0,12}1\.1\d\b|nvidia-tensorflow|libcud\w+\.so\.10\.0\b", re.IGNORECASE
+)
+#: What the loader of TensorFlow up to 2.13 looks for; newer ones do not name the libraries.
+_OF_CUDA_11 = re.compile(
+    r"(?:dynamic library |Successfully opened dynamic library )'?"
+    r"lib(?:cudart\.so\.11|cublas\w*\.so\.11|cusparse\.so\.11|cufft\.so\.10|cusolver\.so\.1[01]|cudnn\.so\.8)"
+)
+#: A wheel or a loader of CUDA 11 that ends at a library which only CUDA 12's libcusolver and libcusparse need.
+_NEEDS_NVJITLINK = re.compile(r"libnvJitLink\.so\.12: cannot open shared object")
+_BUILT_FOR_11 = re.compile(r"cupy-cuda11[0-8x]\b|libcudart\.so\.11|\+cu11\d\b")
+
+
+def of_tensorflow(scene: Scene) -> Iterator[Fix]:
+    """TensorFlow's libraries by the system, by its major and by how it was installed."""
+    if _TENSORFLOW_1.search(scene.report.text):
+        yield from (CAUSE.fix("tensorflow-1"), CAUSE.fix("tensorflow-1-wheel"))
+    elif scene.os == "windows":
+        yield from (CAUSE.fix("tensorflow-windows"), CAUSE.fix("tensorflow-wsl"))
+    else:
+        if scene.mentions("[and-cuda]"):
+            yield CAUSE.fix("tensorflow-path")
+        elif _OF_CUDA_11.search(scene.report.text):
+            yield CAUSE.fix("cuda-11-wheels", program="TensorFlow")
+        yield CAUSE.fix("tensorflow")
+
+
+def of_cuda_11(scene: Scene) -> Finding | None:
+    """A program for CUDA 11 that was given a library of CUDA 12, because both have one file name."""
+    needed = _NEEDS_NVJITLINK.search(scene.report.text)
+    if needed is None or not _BUILT_FOR_11.search(scene.report.text):
+        return None
+    match = scene.first("cuda-library-missing") or CAUSE.first(scene, "tensorflow")
+    program = "CuPy" if scene.mentions("cupy") else "TensorFlow" if scene.mentions("tensorflow") else "The program"
+    evidence = (*lines(match), *shown_variable(scene, "LD_LIBRARY_PATH"))
+    explained = ("library-shadowed", "mixed-flavours", "lock-incomplete")
+    ways = (CAUSE.fix("cuda-11-wheels", program=program), CAUSE.fix("unset"))
+    return CAUSE.finding("cuda-12-library", Grounds.STATED, evidence, ways, explained, program=program)
+
+
+#: Traces of ONNX Runtime in programs that are not written in Python.
+_NATIVE = re.compile(
+    r"/target/(?:debug|release)/|\.rs:\d|\bcargo |\bgo (?:run|build)\b|Golang|onnxruntime_go|\.(?:cs|go|cpp):\d"
+)
+_DIRECTORY = re.compile(r"(?P<directory>[A-Z]:\\[^\"\n]{1,240})\\onnxruntime_providers_\w+\.dll")
+_WANTED = re.compile(r"cublas(?:Lt)?(?:64_|\.so\.)(?P<major>1[1-9])|cudnn64_(?P<cudnn>[89])")
+
+
+def of_native(scene: Scene, match: Match) -> list[Fix]:
+    """NVIDIA's libraries for ONNX Runtime in a program of another language, which pip cannot install into."""
+    text = scene.report.text
+    if not _NATIVE.search(text) or scene.mentions("site-packages", "dist-packages"):
+        return []
+    wanted, place = _WANTED.search(text), _DIRECTORY.search(text)
+    major = (wanted["major"] if wanted else None) or "12"
+    wheels = CAUSE.words("onnxruntime-wheels" if major == "12" else "onnxruntime-wheels-13")
+    if scene.os == "windows":
+        directory = place["directory"] if place else "PROGRAM_DIRECTORY"
+        return [CAUSE.fix("dll-wheels", major=major, wheels=wheels, directory=directory)]
+    return [CAUSE.fix("native-wheels", major=major, wheels=wheels), CAUSE.fix("native-build", major=major)]
+
+
+def of_jax(scene: Scene, match: Match) -> Finding:
+    """Parts of JAX in two versions: those of the installed jax, then the newest of all."""
+    parts = [seen for name, seen in scene.report.installed.items() if name.startswith("jax")]
+    cuda = "cuda13" if scene.mentions("cuda13") else "cuda12"
+    version = public(scene.report.installed, "jax")
+    own = CAUSE.fix("jax-version", cuda=cuda, version=version) if version else CAUSE.fix("jax-own-version", cuda=cuda)
+    ways = (own, CAUSE.fix("jax-plugin", cuda=cuda))
+    return CAUSE.finding("jax-plugin", Grounds.STATED, (*lines(match), *map(shown, parts)), ways)
