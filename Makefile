@@ -37,7 +37,7 @@ demo: $(INSTALLED)
 # One process a core, each with modules that follow one another, so that what a module makes for its tests is made once.
 # mypy runs beside them: without its cache it takes half a minute of one core.
 test: $(READY) ruff
-	@echo "the tests without network and GPU: about five minutes on two quiet cores; small packages of their own" \
+	@echo "the tests without network and GPU: about three minutes on two quiet cores; small packages of their own" \
 		"are installed into temporary directories" >&2
 	@$(BIN)/mypy > $(VENV)/mypy.txt & checking=$$!; \
 		$(BIN)/python -m pytest -n auto --dist worksteal; tested=$$?; \
